@@ -1,0 +1,1 @@
+//! A rate-limited HTTP client.
