@@ -1,1 +1,18 @@
 //! A rate-limited HTTP client.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+// words and arithmetic: no clock, lock, async or randomness; `now` and `random` are arguments
+mod time;
+mod key;
+mod quota;
+mod refused;
+mod backoff;
+mod signal;
+mod verdict;
+
+// admission: who goes, when; a state machine without I/O
+mod admission;
+
+pub use quota::{Invalid, Limits, Quota};
+pub use refused::{Reason, Refused};

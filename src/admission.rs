@@ -1,0 +1,344 @@
+//! Who goes, when: a state machine without I/O. It reads no clock, holds no lock and wakes nobody; whoever drives
+//! it says what time it is, asks for the next instant at which something is due, and comes back then.
+//!
+//! Every call first brings the machine up to `now`, so that nobody who asks now precedes somebody who was due.
+//! A `now` from the past changes nothing.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use slab::Slab;
+
+use crate::key::Key;
+use crate::quota::Limits;
+use crate::refused::{Reason, Refused};
+use crate::time::Time;
+
+mod bucket;
+mod window;
+mod slots;
+mod gate;
+
+pub(crate) use gate::Use;
+use gate::{Gate, Taken};
+
+/// A timer fires late, by a millisecond or so. What was due within this before `now` is judged at the instant at
+/// which it was due; without that, a tenth of the rate is lost at 100/s and half at 1000/s.
+const LATE_WAKE_CREDIT_NANOS: u64 = 2_000_000;
+
+/// A call does at most so much, and leaves the rest for the next one, which is due at once.
+const MOST_STEPS: usize = 256;
+
+pub(crate) type GateId = usize;
+pub(crate) type AskId = usize;
+
+/// The order of arrival, the same for all attempts of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Arrival(u64);
+
+/// The admission of all gates of one limiter. Gates are made on first use, from the same limits.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    limits: Limits,
+    gates: Slab<Gate>,
+    keys: HashMap<Key, GateId>,
+    asks: Slab<Ask>,
+    waiting: usize,
+    arrivals: u64,
+    /// At most one instant for each gate: its head's, or its first deadline.
+    timers: BTreeSet<(Time, GateId)>,
+    /// Who was decided on while waiting, and not told yet.
+    decided: VecDeque<AskId>,
+    now: Time,
+    /// The instant at which what is due is judged. Never falls, never after `now`.
+    due: Time,
+}
+
+#[derive(Debug)]
+struct Ask {
+    gate: GateId,
+    arrival: Arrival,
+    deadline: Time,
+    usage: Use,
+    decision: Option<Result<Grant, Refused>>,
+}
+
+/// A request's wish to pass a gate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    pub(crate) gate: GateId,
+    pub(crate) usage: Use,
+    /// The place in the order, if it has stood here before.
+    pub(crate) arrival: Option<Arrival>,
+    /// Until when it would wait; not at all if `None`.
+    pub(crate) deadline: Option<Time>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Granted(Grant),
+    Waiting(AskId),
+}
+
+/// Leave to send one request. To be ended with [`Admission::release`] or [`Admission::give_back`].
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Grant {
+    pub(crate) gate: GateId,
+    pub(crate) arrival: Arrival,
+    usage: Use,
+    taken: Taken,
+}
+
+impl Admission {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            gates: Slab::new(),
+            keys: HashMap::new(),
+            asks: Slab::new(),
+            waiting: 0,
+            arrivals: 0,
+            timers: BTreeSet::new(),
+            decided: VecDeque::new(),
+            now: Time::ZERO,
+            due: Time::ZERO,
+        }
+    }
+
+    /// The gate of a key.
+    pub(crate) fn gate(&mut self, name: &str) -> GateId {
+        if let Some(id) = self.keys.get(name) {
+            return *id;
+        }
+        let key = Key::new(name);
+        let id = self.gates.insert(Gate::new(key.clone(), &self.limits));
+        self.keys.insert(key, id);
+        id
+    }
+
+    /// Asks to pass. Granted at once, if nothing blocks and nobody with an earlier place waits; else refused, if
+    /// the deadline certainly cannot be met; else made to wait.
+    pub(crate) fn ask(&mut self, wish: Wish, now: Time) -> Result<Asked, Refused> {
+        self.advance(now);
+        let arrival = wish.arrival.unwrap_or_else(|| self.next_arrival());
+        let gate = &mut self.gates[wish.gate];
+        if wish.usage == Use::Unseen && gate.counts_in_flight() {
+            return Err(gate.refusal(Reason::NeedsPermit, gate.estimate(0, self.due), 0, self.now));
+        }
+        let ahead = gate.ahead_of(arrival);
+        if ahead == 0 && gate.blocked(self.due).is_none() {
+            return Ok(Asked::Granted(self.grant(wish.gate, arrival, wish.usage)));
+        }
+        let estimate = gate.estimate(ahead, self.due);
+        let (reason, deadline) = match wish.deadline {
+            None => (Reason::WouldWait, Time::ZERO),
+            Some(deadline) => (Reason::Deadline, deadline),
+        };
+        if estimate.until > Some(deadline) || wish.deadline.is_none_or(|deadline| deadline <= self.now) {
+            return Err(gate.refusal(reason, estimate, ahead, self.now));
+        }
+        Ok(Asked::Waiting(self.stand(wish, arrival, deadline)))
+    }
+
+    fn next_arrival(&mut self) -> Arrival {
+        self.arrivals += 1;
+        Arrival(self.arrivals)
+    }
+
+    fn grant(&mut self, gate: GateId, arrival: Arrival, usage: Use) -> Grant {
+        let taken = self.gates[gate].take(usage, self.due, self.now);
+        Grant { gate, arrival, usage, taken }
+    }
+
+    fn stand(&mut self, wish: Wish, arrival: Arrival, deadline: Time) -> AskId {
+        let Wish { gate, usage, .. } = wish;
+        let id = self.asks.insert(Ask { gate, arrival, deadline, usage, decision: None });
+        self.waiting += 1;
+        self.gates[gate].stand(arrival, deadline, id);
+        self.serve(gate, MOST_STEPS);
+        id
+    }
+
+    /// Brings everything up to `now`: grants what has come due, refuses what is past its deadline.
+    pub(crate) fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        let mut steps = MOST_STEPS;
+        while let Some(&(at, gate)) = self.timers.first().filter(|(at, _)| *at <= self.now) {
+            if steps == 0 {
+                return;
+            }
+            self.due = self.due.max(at).max(self.now.minus(LATE_WAKE_CREDIT_NANOS));
+            steps = self.serve(gate, steps);
+        }
+        self.due = self.now;
+    }
+
+    /// Decides on everybody at one gate on whom it can be decided at the due instant, and sets its timer. Answers
+    /// how many of its steps are left.
+    fn serve(&mut self, id: GateId, mut steps: usize) -> usize {
+        // Who left before this instant is not granted at it; who leaves at it still may be.
+        self.expire(id, self.due.minus(1));
+        let timer = loop {
+            steps = steps.saturating_sub(1);
+            let gate = &mut self.gates[id];
+            let Some(head) = gate.head() else { break None };
+            match gate.blocked(self.due) {
+                Some(block) => break block.until,
+                None if steps == 0 => break Some(self.due),
+                None => self.grant_waiting(head),
+            }
+        };
+        self.expire(id, self.due);
+        self.set_timer(id, timer);
+        steps
+    }
+
+    fn grant_waiting(&mut self, id: AskId) {
+        let Ask { gate, arrival, usage, .. } = self.asks[id];
+        let grant = self.grant(gate, arrival, usage);
+        self.decide(id, Ok(grant));
+    }
+
+    fn expire(&mut self, id: GateId, until: Time) {
+        while let Some((_, ask)) = self.gates[id].first_deadline().filter(|(at, _)| *at <= until) {
+            self.refuse_waiting(ask);
+        }
+    }
+
+    fn refuse_waiting(&mut self, id: AskId) {
+        let Ask { gate, arrival, .. } = self.asks[id];
+        let gate = &self.gates[gate];
+        let ahead = gate.ahead_of(arrival);
+        let refusal = gate.refusal(Reason::Deadline, gate.estimate(ahead, self.due), ahead, self.now);
+        self.decide(id, Err(refusal));
+    }
+
+    fn decide(&mut self, id: AskId, decision: Result<Grant, Refused>) {
+        self.unlink(id);
+        self.asks[id].decision = Some(decision);
+        self.decided.push_back(id);
+    }
+
+    fn unlink(&mut self, id: AskId) {
+        let Ask { gate, arrival, deadline, .. } = self.asks[id];
+        self.gates[gate].leave(arrival, deadline, id);
+        self.waiting -= 1;
+    }
+
+    fn set_timer(&mut self, id: GateId, head: Option<Time>) {
+        let gate = &mut self.gates[id];
+        let timer = [head, gate.first_deadline().map(|(at, _)| at)].into_iter().flatten().min();
+        if timer == gate.timer {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut gate.timer, timer) {
+            self.timers.remove(&(old, id));
+        }
+        self.timers.extend(timer.map(|at| (at, id)));
+    }
+
+    /// One of those who were decided on while they waited, to be told.
+    pub(crate) fn pop_decided(&mut self) -> Option<AskId> {
+        // Who has collected its decision or left since need not be told; its number may be somebody else's by now.
+        let told = |ask: &Ask| ask.decision.is_some();
+        while let Some(id) = self.decided.pop_front() {
+            if self.asks.get(id).is_some_and(told) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The decision, once there is one; with it the ask is over.
+    pub(crate) fn collect(&mut self, id: AskId) -> Option<Result<Grant, Refused>> {
+        self.asks[id].decision.as_ref()?;
+        self.asks.remove(id).decision
+    }
+
+    /// Whoever asked is gone. If it was granted meanwhile, the grant is given back.
+    pub(crate) fn leave(&mut self, id: AskId, now: Time) {
+        self.advance(now);
+        let gate = self.asks[id].gate;
+        if self.asks[id].decision.is_none() {
+            self.unlink(id);
+        }
+        match self.asks.remove(id).decision {
+            Some(Ok(grant)) => self.give_back(&grant, now),
+            _ => {
+                self.serve(gate, MOST_STEPS);
+            }
+        }
+    }
+
+    /// The request leaves now. False if it must not: then the grant is to be given back, and asked for again.
+    pub(crate) fn send(&mut self, grant: &mut Grant, now: Time) -> bool {
+        self.advance(now);
+        let sent = self.gates[grant.gate].send(&mut grant.taken, self.now);
+        self.serve(grant.gate, MOST_STEPS);
+        sent
+    }
+
+    /// The answer has come.
+    pub(crate) fn answered(&mut self, grant: &mut Grant, now: Time) {
+        self.advance(now);
+        self.gates[grant.gate].answered(&mut grant.taken, self.now);
+        self.serve(grant.gate, MOST_STEPS);
+    }
+
+    /// The request has ended: its slot is free, its units stay spent. What was never answered counts from now.
+    pub(crate) fn release(&mut self, mut grant: Grant, now: Time) {
+        self.advance(now);
+        let gate = &mut self.gates[grant.gate];
+        if grant.usage == Use::Permit {
+            gate.answered(&mut grant.taken, self.now);
+            gate.release();
+        }
+        self.serve(grant.gate, MOST_STEPS);
+    }
+
+    /// The request was never sent: as if it had not been granted.
+    pub(crate) fn give_back(&mut self, grant: &Grant, now: Time) {
+        self.advance(now);
+        let gate = &mut self.gates[grant.gate];
+        gate.give_back(&grant.taken);
+        if grant.usage == Use::Permit {
+            gate.release();
+        }
+        self.serve(grant.gate, MOST_STEPS);
+    }
+
+    /// Nobody passes the gate before `until`; who cannot wait that long learns it now.
+    pub(crate) fn pause(&mut self, id: GateId, until: Time, now: Time) {
+        self.advance(now);
+        self.gates[id].pause(until);
+        // Whoever is due at the reopening itself may still go.
+        self.expire(id, until.minus(1));
+        self.serve(id, MOST_STEPS);
+    }
+
+    /// The next instant at which [`advance`](Self::advance) has something to do.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The invariants of the core, for tests.
+    #[cfg(test)]
+    fn assert_sound(&mut self) {
+        let due = self.due;
+        assert_eq!(self.waiting, self.asks.iter().filter(|(_, ask)| ask.decision.is_none()).count());
+        for (id, gate) in &mut self.gates {
+            let leftover = gate.timer.is_some_and(|at| at <= due);
+            let stuck = gate.head().is_some() && gate.blocked(due).is_none();
+            assert!(leftover || !stuck, "gate {id} lets go, and somebody waits");
+            assert_eq!(self.timers.iter().filter(|(_, gate)| *gate == id).count(), gate.timer.iter().count());
+            assert!(gate.first_deadline().is_none_or(|(at, _)| leftover || at > due), "waits past its deadline");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
