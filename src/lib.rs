@@ -14,5 +14,14 @@ mod verdict;
 // admission: who goes, when; a state machine without I/O
 mod admission;
 
+// settings
+mod context;
+
+// waiting: the async shell round admission
+mod driver;
+mod limiter;
+
+pub use context::Context;
+pub use limiter::{Limiter, Permit};
 pub use quota::{Invalid, Limits, Quota};
 pub use refused::{Reason, Refused};

@@ -1,0 +1,68 @@
+//! How long a request may wait: [`Context`].
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// "For ever" as an instant that can be reckoned with.
+const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+/// Nobody waits longer without having asked for it.
+const MAX_WAIT: Duration = Duration::from_secs(300);
+
+/// How long whoever asks is ready to wait. Cheap to clone, and good for several calls: the deadline is an instant,
+/// so that one budget covers them all.
+///
+/// Without a deadline nobody waits longer than five minutes.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use reqwest_throttle::{Context, Limiter};
+/// use std::time::Duration;
+///
+/// let limiter = Limiter::new("10/s")?;
+/// let context = Context::within(Duration::from_secs(2));
+/// limiter.wait(&context).await?;
+/// limiter.wait(&context).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    deadline: Option<Instant>,
+}
+
+impl Context {
+    /// No deadline of one's own: five minutes from the asking, as for everybody.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on, no longer than this in all.
+    #[must_use]
+    pub fn within(budget: Duration) -> Self {
+        let now = Instant::now();
+        Self::with_deadline(now.checked_add(budget).unwrap_or(now + FAR))
+    }
+
+    /// No longer than until this instant.
+    #[must_use]
+    pub fn with_deadline(deadline: Instant) -> Self {
+        Self { deadline: Some(deadline) }
+    }
+
+    /// The instant after which nothing is waited for.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Until when to wait, at a deadline or for as long as everybody may.
+    pub(crate) fn waits_until(&self) -> Instant {
+        self.deadline.unwrap_or_else(|| Instant::now() + MAX_WAIT)
+    }
+}

@@ -1,0 +1,227 @@
+//! When does anybody wake up: the one lock round the admission core, its clock, and its timer.
+//!
+//! The timer is a task that exists only while somebody waits: the *driver*. Every runtime on which somebody waits
+//! has its own, spawned by whoever finds none there, so that nobody depends on a runtime that has died or that
+//! nobody polls any more. Nor does anybody depend on another waiter: one that is alive but not polled holds no timer.
+
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::admission::{Admission, AskId};
+use crate::time::{Time, nanos};
+
+/// So many are woken for each time that the lock is held.
+const MOST_WAKES: usize = 64;
+
+/// How long a driver sleeps when nothing is due: whatever becomes due rouses it.
+const IDLE: Duration = Duration::from_secs(3_600);
+
+/// The admission core, and everything that turns its instants into wake-ups.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    began: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    core: Admission,
+    /// By ask: whom to wake once it is decided.
+    wakers: Vec<Option<Waker>>,
+    drivers: Vec<Seat>,
+}
+
+/// One driver, as its runtime's waiters see it.
+#[derive(Debug)]
+struct Seat {
+    runtime: Id,
+    rouse: Arc<Notify>,
+    sleeps_until: Time,
+}
+
+impl Shared {
+    pub(crate) fn new(core: Admission) -> Self {
+        let state = State { core, wakers: Vec::new(), drivers: Vec::new() };
+        Self { began: Instant::now(), state: Mutex::new(state) }
+    }
+
+    /// Does something with the core, at the time that it is once the lock is held, and wakes whom that concerns.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Admission, Time) -> R) -> R {
+        let mut state = self.lock();
+        let now = self.time(Instant::now());
+        let answer = act(&mut state.core, now);
+        self.wake(state);
+        answer
+    }
+
+    /// As [`with`](Self::with), for somebody who may have to wait: if `act` answers with an ask, its waker is kept,
+    /// and a driver runs on this runtime from here on.
+    pub(crate) fn with_waker(
+        self: &Arc<Self>,
+        waker: &Waker,
+        runtime: &Handle,
+        act: impl FnOnce(&mut Admission, Time) -> Option<AskId>,
+    ) {
+        let mut state = self.lock();
+        let now = self.time(Instant::now());
+        let Some(id) = act(&mut state.core, now) else { return self.wake(state) };
+        let old = state.keep(id, waker);
+        let driver = state.missing_driver(runtime.id()).map(|rouse| Driver { shared: Arc::clone(self), rouse });
+        self.wake(state);
+        // A waker's drop is somebody else's code: never under the lock.
+        drop(old);
+        if let Some(driver) = driver {
+            // Made here, so that a runtime without timers panics in the task that waits, and not unseen in another.
+            let sleep = sleep_until(Instant::now() + IDLE);
+            runtime.spawn(driver.run(sleep));
+        }
+    }
+
+    /// Ends an ask whose owner is gone.
+    pub(crate) fn leave(&self, id: AskId) {
+        let mut state = self.lock();
+        let now = self.time(Instant::now());
+        state.core.leave(id, now);
+        let old = state.wakers.get_mut(id).and_then(Option::take);
+        self.wake(state);
+        drop(old);
+    }
+
+    /// An instant on the limiter's clock.
+    pub(crate) fn time(&self, instant: Instant) -> Time {
+        Time::from_nanos(nanos(instant.saturating_duration_since(self.began)))
+    }
+
+    /// Nothing that runs under the lock panics; should it, the others' turn still comes.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rouses the drivers that would oversleep, and wakes everybody who was decided on, outside the lock.
+    fn wake<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        loop {
+            state.rouse_drivers();
+            let wakers = state.due_wakers();
+            let more = wakers.len() == MOST_WAKES;
+            drop(state);
+            for waker in wakers {
+                // One waker that panics must not cost the others their turn.
+                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            }
+            if !more {
+                return;
+            }
+            state = self.lock();
+        }
+    }
+
+    /// One turn of a driver: until when it may sleep, or `None` when nobody waits and its seat is gone.
+    fn turn(&self, driver: &Driver) -> Option<Instant> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        let time = self.time(now);
+        state.core.advance(time);
+        let idle = time.plus(nanos(IDLE));
+        let sleeps_until = state.core.next().map_or(idle, |next| next.min(idle));
+        let waiting = state.core.waiting() > 0;
+        state.drivers.retain(|seat| waiting || !driver.sits_on(seat));
+        if let Some(seat) = state.drivers.iter_mut().find(|seat| driver.sits_on(seat)) {
+            seat.sleeps_until = sleeps_until;
+        }
+        self.wake(state);
+        waiting.then(|| now + sleeps_until.since(time))
+    }
+}
+
+impl State {
+    fn keep(&mut self, id: AskId, waker: &Waker) -> Option<Waker> {
+        if self.wakers.len() <= id {
+            self.wakers.resize(id + 1, None);
+        }
+        let kept = &mut self.wakers[id];
+        match kept {
+            Some(kept) if kept.will_wake(waker) => None,
+            _ => kept.replace(waker.clone()),
+        }
+    }
+
+    fn due_wakers(&mut self) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        while wakers.len() < MOST_WAKES {
+            let Some(id) = self.core.pop_decided() else { break };
+            wakers.extend(self.wakers.get_mut(id).and_then(Option::take));
+        }
+        wakers
+    }
+
+    fn rouse_drivers(&mut self) {
+        if self.drivers.is_empty() {
+            return;
+        }
+        let (next, waiting) = (self.core.next(), self.core.waiting() > 0);
+        for seat in &mut self.drivers {
+            if !waiting {
+                seat.rouse.notify_one();
+            } else if let Some(next) = next.filter(|next| *next < seat.sleeps_until) {
+                seat.sleeps_until = next;
+                seat.rouse.notify_one();
+            }
+        }
+    }
+
+    /// Takes the seat of the driver of a runtime, if it is free.
+    fn missing_driver(&mut self, runtime: Id) -> Option<Arc<Notify>> {
+        if self.drivers.iter().any(|seat| seat.runtime == runtime) {
+            return None;
+        }
+        let rouse = Arc::new(Notify::new());
+        // Until its first turn it need not be roused.
+        self.drivers.push(Seat { runtime, rouse: Arc::clone(&rouse), sleeps_until: Time::ZERO });
+        Some(rouse)
+    }
+}
+
+/// The task. Dropped with its runtime, it leaves its seat to the next.
+struct Driver {
+    shared: Arc<Shared>,
+    rouse: Arc<Notify>,
+}
+
+impl Driver {
+    async fn run(self, sleep: Sleep) {
+        let mut sleep = pin!(sleep);
+        while let Some(until) = self.shared.turn(&self) {
+            sleep.as_mut().reset(until);
+            self.doze(sleep.as_mut()).await;
+        }
+    }
+
+    /// Until the timer fires, or somebody rouses it.
+    async fn doze(&self, mut sleep: Pin<&mut Sleep>) {
+        let mut roused = pin!(self.rouse.notified());
+        poll_fn(|cx| match roused.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => sleep.as_mut().poll(cx),
+        })
+        .await;
+    }
+
+    fn sits_on(&self, seat: &Seat) -> bool {
+        Arc::ptr_eq(&seat.rouse, &self.rouse)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.drivers.retain(|seat| !self.sits_on(seat));
+    }
+}

@@ -1,0 +1,279 @@
+//! Waiting for one's turn: [`Limiter`], and the [`Permit`] that it hands out.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use crate::admission::{Admission, Arrival, AskId, Asked, GateId, Grant, Use, Wish};
+use crate::context::Context;
+use crate::driver::Shared;
+use crate::quota::{Invalid, Limits};
+use crate::refused::{Reason, Refused};
+use crate::time::{Time, nanos};
+
+/// A limiter: everybody who shares it waits in one line and goes in order of arrival, as soon as its limits allow.
+///
+/// Clones share the limits. The line is a queue: whoever leaves it, by dropping its future or at its deadline,
+/// leaves it as if it had never asked, and everybody behind moves up.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use reqwest_throttle::{Context, Limiter, Limits};
+/// use std::time::Duration;
+///
+/// let limiter = Limiter::new(Limits::new().quota("10/s burst 5").in_flight(2))?;
+/// let permit = limiter.acquire(&Context::within(Duration::from_secs(1))).await?;
+/// // send the request, read its answer
+/// drop(permit);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "rate limiter")]
+#[doc(alias = "semaphore")]
+#[derive(Clone)]
+pub struct Limiter {
+    shared: Arc<Shared>,
+    gate: GateId,
+}
+
+impl Limiter {
+    /// A limiter with these limits: a [`Limits`], a [`Quota`](crate::Quota), or a quota's text.
+    ///
+    /// # Errors
+    ///
+    /// When the limits cannot be read or cannot be kept: the error names the value and what is allowed.
+    pub fn new<L>(limits: L) -> Result<Self, Invalid>
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        let limits = limits.try_into().map_err(Into::into)?;
+        limits.check()?;
+        let mut core = Admission::new(limits);
+        let gate = core.gate("");
+        Ok(Self { shared: Arc::new(Shared::new(core)), gate })
+    }
+
+    /// The limiter of one key: the same limits, counted by themselves.
+    pub(crate) fn key(&self, name: &str) -> Self {
+        let gate = self.shared.with(|core, _| core.gate(name));
+        Self { shared: Arc::clone(&self.shared), gate }
+    }
+
+    /// A permit, if one can be had without waiting and without overtaking anybody.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::WouldWait`](crate::Reason::WouldWait), with the limit that is in the way and the wait that it would take.
+    pub fn try_acquire(&self) -> Result<Permit, Refused> {
+        let wish = Wish { gate: self.gate, usage: Use::Permit, arrival: None, deadline: None };
+        match self.shared.with(|core, now| core.ask(wish, now))? {
+            Asked::Granted(grant) => Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(grant) }),
+            Asked::Waiting(_) => Err(Refused::new(Reason::WouldWait, "")),
+        }
+    }
+
+    /// Waits for one's turn: wait, then send.
+    ///
+    /// The limiter does not hear when the answer comes. A window therefore counts the request from a while after its
+    /// turn (a twentieth of the window, between 20 ms and 1 s): it is safe on a network whose delays differ by less
+    /// than that. With [`acquire`](Self::acquire), or through [`Client`](crate::Client), it counts from the answer.
+    ///
+    /// # Errors
+    ///
+    /// As soon as it is certain that the deadline of the context cannot be met, and at the deadline at the latest:
+    /// [`Reason::Deadline`](crate::Reason::Deadline). When requests in flight are limited, which only a permit can
+    /// count: [`Reason::NeedsPermit`](crate::Reason::NeedsPermit). When it would have to wait outside a tokio
+    /// runtime: [`Reason::NoRuntime`](crate::Reason::NoRuntime).
+    ///
+    /// # Panics
+    ///
+    /// When it has to wait on a tokio runtime whose timers are disabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the line; nothing was taken.
+    pub async fn wait(&self, context: &Context) -> Result<(), Refused> {
+        Place::new(self, Use::Unseen, None, context).await.map(|_| ())
+    }
+
+    /// Waits for a permit. Hold it until the request has ended: it counts as in flight, and it tells the windows when
+    /// the answer was there.
+    ///
+    /// # Errors
+    ///
+    /// As soon as it is certain that the deadline of the context cannot be met, and at the deadline at the latest:
+    /// [`Reason::Deadline`](crate::Reason::Deadline). When it would have to wait outside a tokio runtime:
+    /// [`Reason::NoRuntime`](crate::Reason::NoRuntime).
+    ///
+    /// # Panics
+    ///
+    /// When it has to wait on a tokio runtime whose timers are disabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the line; nothing was taken.
+    pub async fn acquire(&self, context: &Context) -> Result<Permit, Refused> {
+        self.acquire_in_place(None, context).await
+    }
+
+    /// As [`acquire`](Self::acquire), in the place of a permit that was recalled or refused.
+    pub(crate) async fn acquire_in_place(
+        &self,
+        arrival: Option<Arrival>,
+        context: &Context,
+    ) -> Result<Permit, Refused> {
+        let grant = Place::new(self, Use::Permit, arrival, context).await?;
+        Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(grant) })
+    }
+
+    /// Nobody passes for so long.
+    pub(crate) fn pause(&self, wait: Duration) {
+        self.shared.with(|core, now| core.pause(self.gate, now.plus(nanos(wait)), now));
+    }
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter").finish_non_exhaustive()
+    }
+}
+
+/// Leave to send one request. Dropping it ends the request: its slot is free again, and a window that has not heard of
+/// the answer counts from now.
+#[must_use = "a permit that is dropped counts as a request that has ended"]
+pub struct Permit {
+    shared: Arc<Shared>,
+    /// Only gone while it is being ended.
+    grant: Option<Grant>,
+}
+
+impl Permit {
+    /// To be called when the request leaves. False if it must not leave any more: then give the permit back.
+    pub(crate) fn send(&mut self) -> bool {
+        let grant = self.grant.as_mut();
+        grant.is_some_and(|grant| self.shared.with(|core, now| core.send(grant, now)))
+    }
+
+    /// The answer is here.
+    pub(crate) fn answered(&mut self) {
+        if let Some(grant) = &mut self.grant {
+            self.shared.with(|core, now| core.answered(grant, now));
+        }
+    }
+
+    /// The request was never sent, and is as if it had not been granted. Answers its place in the line.
+    pub(crate) fn give_back(mut self) -> Option<Arrival> {
+        let grant = self.grant.take()?;
+        self.shared.with(|core, now| core.give_back(&grant, now));
+        Some(grant.arrival)
+    }
+
+    /// The place in the line, for another attempt of the same request.
+    pub(crate) fn arrival(&self) -> Option<Arrival> {
+        self.grant.as_ref().map(|grant| grant.arrival)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant.take() {
+            self.shared.with(|core, now| core.release(grant, now));
+        }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").finish_non_exhaustive()
+    }
+}
+
+/// A place in the line, from the first poll until the decision or the drop.
+struct Place<'a> {
+    limiter: &'a Limiter,
+    usage: Use,
+    arrival: Option<Arrival>,
+    until: Instant,
+    ask: Option<AskId>,
+}
+
+impl<'a> Place<'a> {
+    fn new(limiter: &'a Limiter, usage: Use, arrival: Option<Arrival>, context: &Context) -> Self {
+        Self { limiter, usage, arrival, until: context.waits_until(), ask: None }
+    }
+
+    fn wish(&self) -> Wish {
+        let deadline = Some(self.limiter.shared.time(self.until));
+        Wish { gate: self.limiter.gate, usage: self.usage, arrival: self.arrival, deadline }
+    }
+
+    /// Outside a runtime one can go at once or not at all.
+    fn ask_without_runtime(&self) -> Result<Grant, Refused> {
+        let shared = &self.limiter.shared;
+        match shared.with(|core, now| core.ask(self.wish(), now))? {
+            Asked::Granted(grant) => Ok(grant),
+            Asked::Waiting(id) => {
+                shared.leave(id);
+                Err(Refused::new(Reason::NoRuntime, ""))
+            }
+        }
+    }
+
+    /// Asks, or asks what has been decided.
+    fn step(&mut self, core: &mut Admission, now: Time) -> Step {
+        match self.ask {
+            Some(id) => core.collect(id).map_or(Step::Waits(id), Step::Decided),
+            None => match core.ask(self.wish(), now) {
+                Ok(Asked::Granted(grant)) => Step::Decided(Ok(grant)),
+                Ok(Asked::Waiting(id)) => Step::Waits(id),
+                Err(refused) => Step::Decided(Err(refused)),
+            },
+        }
+    }
+}
+
+enum Step {
+    Decided(Result<Grant, Refused>),
+    Waits(AskId),
+}
+
+impl Future for Place<'_> {
+    type Output = Result<Grant, Refused>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let Ok(runtime) = Handle::try_current() else {
+            return match self.ask {
+                Some(_) => Poll::Ready(Err(Refused::new(Reason::NoRuntime, ""))),
+                None => Poll::Ready(self.ask_without_runtime()),
+            };
+        };
+        let shared = Arc::clone(&self.limiter.shared);
+        let mut answer = Poll::Pending;
+        shared.with_waker(cx.waker(), &runtime, |core, now| {
+            let step = self.step(core, now);
+            self.ask = if let Step::Waits(id) = step { Some(id) } else { None };
+            if let Step::Decided(decision) = step {
+                answer = Poll::Ready(decision);
+            }
+            self.ask
+        });
+        answer
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.ask.take() {
+            self.limiter.shared.leave(id);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! What whoever waits on a limiter can rely on: exact instants under paused time, and nobody held up by anybody.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc;
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
+
+use futures_util::future::{join_all, poll_immediate};
+use reqwest_throttle::{Context, Limiter, Limits, Quota, Reason};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A limiter whose burst of one is spent: the next goes after one interval.
+fn drained(interval_ms: u64) -> Limiter {
+    let limiter = Limiter::new(Quota::every(ms(interval_ms))).unwrap();
+    drop(limiter.try_acquire().unwrap());
+    limiter
+}
+
+/// A task that waits, and the milliseconds since `start` at which it went; `None` if it was refused.
+fn waiter(limiter: &Limiter, context: Context, start: Instant) -> JoinHandle<Option<u128>> {
+    let limiter = limiter.clone();
+    tokio::spawn(async move {
+        let went = limiter.wait(&context).await.ok();
+        went.map(|()| start.elapsed().as_millis())
+    })
+}
+
+/// Tasks that stand in the line in this order.
+async fn waiters(limiter: &Limiter, count: usize, start: Instant) -> Vec<JoinHandle<Option<u128>>> {
+    let mut tasks = Vec::new();
+    for _ in 0..count {
+        tasks.push(waiter(limiter, Context::new(), start));
+        yield_now().await;
+    }
+    tasks
+}
+
+async fn went(tasks: impl IntoIterator<Item = JoinHandle<Option<u128>>>) -> Vec<Option<u128>> {
+    join_all(tasks).await.into_iter().map(Result::unwrap).collect()
+}
+
+fn alive_tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_go_in_order_each_at_its_instant() {
+    let (limiter, start) = (drained(100), Instant::now());
+    let tasks = waiters(&limiter, 5, start).await;
+    assert_eq!(went(tasks).await, [100, 200, 300, 400, 500].map(Some));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_window_of_bare_waits_counts_a_while_after_the_turn() {
+    let (limiter, start) = (Limiter::new("2/s").unwrap(), Instant::now());
+    let tasks = waiters(&limiter, 5, start).await;
+    assert_eq!(went(tasks).await, [0, 0, 1_050, 1_050, 2_100].map(Some));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_future_leaves_the_line_and_the_others_move_up_exactly() {
+    for leaving in 0..5 {
+        let (limiter, start) = (drained(100), Instant::now());
+        let mut tasks = waiters(&limiter, 5, start).await;
+        sleep(ms(50)).await;
+        tasks.remove(leaving).abort();
+        assert_eq!(went(tasks).await, [100, 200, 300, 400].map(Some), "the {leaving}th left");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_fires_leaves_the_line_and_the_others_move_up_exactly() {
+    let limiter = Limiter::new(Limits::new().quota("1 per 100ms burst 1").in_flight(1)).unwrap();
+    let (permit, start) = (limiter.try_acquire().unwrap(), Instant::now());
+    let goes = |context: Context| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move { limiter.acquire(&context).await.map(|_| start.elapsed().as_millis()) })
+    };
+    let hopeful = goes(Context::within(ms(150)));
+    yield_now().await;
+    let patient = goes(Context::new());
+    let watched = tokio::spawn(async move {
+        let refused = hopeful.await.unwrap().unwrap_err();
+        (refused.reason, refused.in_flight, start.elapsed())
+    });
+    sleep(ms(151)).await;
+    assert_eq!(watched.await.unwrap(), (Reason::Deadline, Some(1), ms(150)));
+    drop(permit);
+    assert_eq!(patient.await.unwrap().unwrap(), 151);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_cannot_be_met_is_refused_at_once_and_costs_nothing() {
+    let (limiter, start) = (drained(10_000), Instant::now());
+    let refused = limiter.wait(&Context::within(ms(3_000))).await.unwrap_err();
+    assert_eq!((start.elapsed(), refused.reason, refused.wait), (ms(0), Reason::Deadline, Some(ms(10_000))));
+    assert_eq!(refused.quota, Some(Quota::every(ms(10_000))));
+    limiter.wait(&Context::within(ms(12_000))).await.unwrap();
+    assert_eq!(start.elapsed(), ms(10_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_over_five_minutes_without_having_asked_for_it() {
+    let (limiter, start) = (drained(301_000), Instant::now());
+    assert_eq!(limiter.wait(&Context::new()).await.unwrap_err().reason, Reason::Deadline);
+    limiter.wait(&Context::within(Duration::MAX)).await.unwrap();
+    assert_eq!(start.elapsed(), ms(301_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_takes_nothing_when_it_is_refused_and_says_how_long() {
+    let limiter = Limiter::new("1 per 100ms burst 2").unwrap();
+    let first = limiter.try_acquire();
+    let second = limiter.try_acquire();
+    assert!(first.is_ok() && second.is_ok());
+    for _ in 0..100 {
+        let refused = limiter.try_acquire().unwrap_err();
+        assert_eq!((refused.reason, refused.wait), (Reason::WouldWait, Some(ms(100))));
+    }
+    sleep(ms(100)).await;
+    assert!(limiter.try_acquire().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn trying_does_not_overtake_who_waits() {
+    let limiter = Limiter::new(Limits::new().in_flight(1)).unwrap();
+    for _ in 0..1_000 {
+        let permit = limiter.try_acquire().unwrap();
+        let context = Context::new();
+        let mut waiting = pin!(limiter.acquire(&context));
+        assert!(poll_immediate(waiting.as_mut()).await.is_none());
+        drop(permit);
+        assert_eq!(limiter.try_acquire().unwrap_err().reason, Reason::WouldWait);
+        drop(waiting.await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bare_wait_is_refused_where_requests_in_flight_are_counted() {
+    let limiter = Limiter::new(Limits::new().in_flight(1)).unwrap();
+    assert_eq!(limiter.wait(&Context::new()).await.unwrap_err().reason, Reason::NeedsPermit);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_was_never_collected_goes_to_the_next() {
+    let (limiter, start) = (drained(100), Instant::now());
+    let context = Context::new();
+    let mut unpolled = Box::pin(limiter.wait(&context));
+    assert!(poll_immediate(unpolled.as_mut()).await.is_none());
+    let next = waiter(&limiter, Context::new(), start);
+    sleep(ms(150)).await;
+    drop(unpolled);
+    assert_eq!(next.await.unwrap(), Some(150));
+}
+
+/// A waiter that is alive, first in the line, and not polled: its `select!` is busy in the other branch.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_nobody_polls_delays_nobody() {
+    let (limiter, start) = (drained(100), Instant::now());
+    let context = Context::new();
+    let mut asleep = pin!(limiter.wait(&context));
+    tokio::select! {
+        biased;
+        _ = asleep.as_mut() => panic!("went before its time"),
+        () = async {} => {}
+    }
+    let tasks = waiters(&limiter, 3, start).await;
+    // The other branch is busy for ten seconds, and polls nobody.
+    assert_eq!(went(tasks).await, [200, 300, 400].map(Some));
+    sleep_until(start + ms(10_000)).await;
+    asleep.await.unwrap();
+    assert_eq!(start.elapsed(), ms(10_000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_nobody_waiting_no_task_exists() {
+    let (limiter, before) = (drained(100), alive_tasks());
+    limiter.wait(&Context::new()).await.unwrap();
+    settled(before).await;
+    // The driver sleeps until the far deadline of a waiter who leaves at once.
+    let slots = Limiter::new(Limits::new().in_flight(1)).unwrap();
+    let _held = slots.try_acquire().unwrap();
+    let context = Context::within(ms(1_000_000));
+    let mut leaving = Box::pin(slots.acquire(&context));
+    assert!(poll_immediate(leaving.as_mut()).await.is_none());
+    assert_eq!(alive_tasks(), before + 1, "one driver");
+    let start = Instant::now();
+    drop(leaving);
+    settled(before).await;
+    assert_eq!(start.elapsed(), ms(0));
+}
+
+/// A task that has nothing more to do needs a turn or two to end.
+async fn settled(tasks: usize) {
+    for _ in 0..10 {
+        yield_now().await;
+    }
+    assert_eq!(alive_tasks(), tasks);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_who_give_up_after_half_a_second_leave_no_hole() {
+    let (limiter, start) = (drained(10), Instant::now());
+    let mut tasks = Vec::new();
+    for n in 0..1_000 {
+        let limiter = limiter.clone();
+        tasks.push(tokio::spawn(async move {
+            let context = Context::within(ms(1_000_000));
+            let waiting = limiter.wait(&context);
+            // Every second one is dropped after half a second, when fifty have gone.
+            let patience = if n % 2 == 0 { ms(505) } else { ms(1_000_000) };
+            timeout(patience, waiting).await.ok().map(|went| {
+                went.unwrap();
+                start.elapsed().as_millis()
+            })
+        }));
+        yield_now().await;
+    }
+    let mut went: Vec<_> = went(tasks).await.into_iter().flatten().collect();
+    went.sort_unstable();
+    let expected: Vec<_> = (1..=went.len() as u128).map(|n| n * 10).collect();
+    assert_eq!((went.len(), went), (525, expected));
+}
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_time().build().unwrap()
+}
+
+/// Real time: the clocks of two runtimes cannot be paused together.
+#[test]
+fn a_runtime_that_ends_while_its_task_drives_the_timer_delays_nobody() {
+    let limiter = drained(200);
+    let dying = current_thread();
+    // The first waiter spawns its driver on the runtime that is about to die, and dies with it.
+    let waiting = limiter.clone();
+    dying.spawn(async move { waiting.wait(&Context::new()).await });
+    dying.block_on(async { sleep(ms(20)).await });
+    let other = waits_on_its_own_runtime(&limiter);
+    thread::sleep(ms(20));
+    drop(dying);
+    let waited = other.recv_timeout(Duration::from_secs(10)).expect("nobody drives the timer");
+    assert!(waited < ms(2_000), "{waited:?}");
+}
+
+/// A current-thread runtime outside `block_on` is alive, and its tasks are not polled.
+#[test]
+fn a_runtime_that_nobody_polls_delays_nobody() {
+    let limiter = drained(200);
+    let idle = current_thread();
+    let waiting = limiter.clone();
+    idle.spawn(async move { waiting.wait(&Context::new()).await });
+    idle.block_on(async { sleep(ms(20)).await });
+    let other = waits_on_its_own_runtime(&limiter);
+    let waited = other.recv_timeout(Duration::from_secs(10)).expect("nobody drives the timer");
+    assert!(waited < ms(2_000), "{waited:?}");
+    drop(idle);
+}
+
+fn waits_on_its_own_runtime(limiter: &Limiter) -> mpsc::Receiver<Duration> {
+    let (limiter, (done, waited)) = (limiter.clone(), mpsc::channel());
+    thread::spawn(move || {
+        let start = std::time::Instant::now();
+        current_thread().block_on(limiter.wait(&Context::new())).unwrap();
+        done.send(start.elapsed()).unwrap();
+    });
+    waited
+}
+
+#[test]
+fn without_a_runtime_one_goes_at_once_or_not_at_all() {
+    let limiter = Limiter::new(Quota::every(ms(60_000))).unwrap();
+    let context = Context::new();
+    let poll = |future| futures_util::FutureExt::now_or_never(future).expect("it would wait for ever");
+    assert!(poll(Box::pin(limiter.wait(&context))).is_ok());
+    assert_eq!(poll(Box::pin(limiter.wait(&context))).unwrap_err().reason, Reason::NoRuntime);
+}
+
+/// A waker whose drop and whose wake use the limiter that it waits on, and panic.
+#[tokio::test(start_paused = true)]
+async fn a_waker_may_use_the_limiter_and_may_panic() {
+    struct Nosy(Limiter, Arc<AtomicBool>);
+    impl std::task::Wake for Nosy {
+        fn wake(self: Arc<Self>) {
+            let _ = self.0.try_acquire();
+            self.1.store(true, SeqCst);
+            panic!("a waker that panics");
+        }
+    }
+    impl Drop for Nosy {
+        fn drop(&mut self) {
+            let _ = self.0.try_acquire();
+        }
+    }
+    let (limiter, start, woken) = (drained(100), Instant::now(), Arc::new(AtomicBool::new(false)));
+    let context = Context::new();
+    let mut nosy = Box::pin(limiter.wait(&context));
+    let waker = Arc::new(Nosy(limiter.clone(), Arc::clone(&woken))).into();
+    assert!(nosy.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    // Another waker takes the place of the first, which is dropped.
+    poll_fn(|cx| Poll::Ready(nosy.as_mut().poll(cx).is_pending())).await;
+    let waker = Arc::new(Nosy(limiter.clone(), Arc::clone(&woken))).into();
+    assert!(nosy.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    let next = waiter(&limiter, Context::new(), start);
+    assert_eq!(next.await.unwrap(), Some(200));
+    assert!(woken.load(SeqCst));
+    nosy.await.unwrap();
+}
+
+#[test]
+fn what_cannot_work_is_refused_when_it_is_built_with_value_and_remedy() {
+    for (limits, value, remedy) in [
+        (Limits::new().quota(Quota::per_second(0)), "0/s", "at least 1"),
+        (Limits::new().quota("5 a second"), "5 a second", "as in `50/s`"),
+        (Limits::new().quota(Quota::bucket(f64::NAN, 1)), "0/s burst 1", "at least 1"),
+        (Limits::new().quota(Quota::bucket(10.0, 0)), "10/s burst 0", "burst of at least 1"),
+        (Limits::new().in_flight(0), "0", "at least 1"),
+    ] {
+        let error = Limiter::new(limits).unwrap_err();
+        assert_eq!(error.value, value);
+        assert!(error.to_string().contains(value) && error.to_string().contains(remedy), "{error}");
+    }
+    assert!(Limiter::new("ten per second").is_err());
+    assert!(Limiter::new(Limits::new()).unwrap().try_acquire().is_ok());
+}
