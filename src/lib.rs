@@ -21,7 +21,19 @@ mod context;
 mod driver;
 mod limiter;
 
+// HTTP
+mod error;
+mod body;
+mod exchange;
+
+// clients
+mod request;
+mod client;
+
+pub use client::{Client, ClientBuilder};
 pub use context::Context;
+pub use error::Error;
 pub use limiter::{Limiter, Permit};
 pub use quota::{Invalid, Limits, Quota};
 pub use refused::{Reason, Refused};
+pub use request::RequestBuilder;

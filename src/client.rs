@@ -1,0 +1,188 @@
+//! The drop-in: [`Client`], and the [`ClientBuilder`] that sets its limits.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::Method;
+use reqwest::{IntoUrl, Request, Response, Url, redirect, retry};
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::exchange;
+use crate::limiter::Limiter;
+use crate::quota::{Invalid, Limits};
+use crate::request::RequestBuilder;
+
+/// A client that waits until its limits let a request go. Clones share the limits and the connections.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use reqwest_throttle::{Client, Limits};
+///
+/// let client = Client::builder().each_host(Limits::new().quota("10/s").in_flight(4)).build()?;
+/// let text = client.get("https://example.com/").send().await?.error_for_status()?.text().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    http: reqwest::Client,
+    limiter: Limiter,
+}
+
+impl Client {
+    /// A client without limits of its own. It still heeds a 429 for everybody who shares it.
+    ///
+    /// # Panics
+    ///
+    /// As [`reqwest::Client::new`]: when there is no TLS to be had. [`Client::builder`] answers with an error instead.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "as reqwest's, whose place it takes")]
+    pub fn new() -> Self {
+        Self::builder().build().expect("a client without settings fails only for lack of TLS")
+    }
+
+    /// A client with settings.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::new()
+    }
+
+    /// A `GET` request.
+    pub fn get<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::GET, url)
+    }
+
+    /// A `POST` request.
+    pub fn post<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::POST, url)
+    }
+
+    /// A `PUT` request.
+    pub fn put<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::PUT, url)
+    }
+
+    /// A `PATCH` request.
+    pub fn patch<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::PATCH, url)
+    }
+
+    /// A `DELETE` request.
+    pub fn delete<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::DELETE, url)
+    }
+
+    /// A `HEAD` request.
+    pub fn head<U: IntoUrl>(&self, url: U) -> RequestBuilder {
+        self.request(Method::HEAD, url)
+    }
+
+    /// A request with any method.
+    pub fn request<U: IntoUrl>(&self, method: Method, url: U) -> RequestBuilder {
+        let address = url.as_str().to_owned();
+        let inner = match url.into_url() {
+            Ok(url) => Ok(self.inner.http.request(method, url)),
+            Err(error) => Err(Error::url(&address, error)),
+        };
+        RequestBuilder::new(self.clone(), inner)
+    }
+
+    /// Waits for the turn of a request that is built already, and sends it. As [`RequestBuilder::send`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RequestBuilder::send`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the line, or gives the attempt up; others move up at once.
+    pub fn execute(&self, request: Request) -> impl Future<Output = Result<Response, Error>> + Send + use<> {
+        let client = self.clone();
+        async move { client.run(request, &Context::new()).await }
+    }
+
+    pub(crate) async fn run(&self, request: Request, context: &Context) -> Result<Response, Error> {
+        let limiter = self.inner.limiter.key(&host(request.url()));
+        exchange::run(&self.inner.http, &limiter, request, context).await
+    }
+}
+
+/// The host as limits count it: with its port, unless that goes without saying.
+fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// The settings of a [`Client`]. Setters never fail: what cannot be kept is refused by [`build`](Self::build).
+#[must_use = "a client is only made by `build`"]
+pub struct ClientBuilder {
+    http: reqwest::ClientBuilder,
+    each_host: Result<Limits, Invalid>,
+}
+
+impl ClientBuilder {
+    /// No limits, and reqwest's own settings.
+    pub fn new() -> Self {
+        Self { http: reqwest::Client::builder(), each_host: Ok(Limits::new()) }
+    }
+
+    /// The limits of each host, every host counted by itself: a [`Limits`], a [`Quota`](crate::Quota), or a quota's
+    /// text, as in `"10/s"`.
+    pub fn each_host<L>(mut self, limits: L) -> Self
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        self.each_host = limits.try_into().map_err(Into::into);
+        self
+    }
+
+    /// Sets what reqwest's own builder sets: time-outs, proxies, default headers, TLS.
+    ///
+    /// Its redirects and its retries stay off, whatever is set here: they would send requests that nobody counted.
+    pub fn reqwest(mut self, change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Self {
+        self.http = change(self.http);
+        self
+    }
+
+    /// Builds the client.
+    ///
+    /// # Errors
+    ///
+    /// When a limit cannot be kept, with the setting, its value and what is allowed; when reqwest cannot be set up.
+    pub fn build(self) -> Result<Client, Error> {
+        let limiter = self.each_host.and_then(Limiter::new).map_err(|invalid| invalid.inside("each_host"))?;
+        let http = self.http.redirect(redirect::Policy::none()).retry(retry::never()).build()?;
+        Ok(Client { inner: Arc::new(Inner { http, limiter }) })
+    }
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("each_host", &self.each_host).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! The attempts of one request: pass the gate, send, heed the answer, and go again in the same place.
+
+use std::time::Duration;
+
+use reqwest::{Request, Response};
+use tokio::time::{Instant, timeout_at};
+
+use crate::admission::Arrival;
+use crate::backoff;
+use crate::body;
+use crate::context::Context;
+use crate::error::Error;
+use crate::limiter::{Limiter, Permit};
+use crate::refused::Refused;
+use crate::signal;
+use crate::verdict::{self, Attempt, MAX_PAUSE};
+
+const MOST_ATTEMPTS: usize = 4;
+
+/// How long the body of a refusal is waited for before the next attempt.
+const READ_AHEAD: Duration = Duration::from_secs(1);
+
+/// Sends a request when `limiter` lets it go, up to four times if the server refuses it because of traffic.
+///
+/// One deadline covers everything: the waits in the line, the server's pauses, and the attempts. A wait that it cannot
+/// cover is not begun: before the first attempt that is an error, after a refusal the refusal is the answer.
+pub(crate) async fn run(
+    http: &reqwest::Client,
+    limiter: &Limiter,
+    mut request: Request,
+    context: &Context,
+) -> Result<Response, Error> {
+    let waiting = Context::with_deadline(context.waits_until());
+    let mut place = None;
+    let mut refusal = None;
+    let mut left = MOST_ATTEMPTS;
+    loop {
+        let mut permit = match pass(limiter, place, &waiting).await {
+            Ok(permit) => permit,
+            Err(refused) => return refusal.ok_or_else(|| refused.into()),
+        };
+        left -= 1;
+        place = permit.arrival();
+        let replay = if left > 0 { request.try_clone() } else { None };
+        let response = send(http, request, context).await?;
+        permit.answered();
+        match heed(limiter, &response, Attempt { left, replayable: replay.is_some() }, replay) {
+            Some(next) => request = next,
+            None => return Ok(body::hold(response, permit)),
+        }
+        let until = Instant::now() + READ_AHEAD;
+        refusal = Some(body::read_ahead(response, context.deadline().map_or(until, |at| at.min(until))).await);
+    }
+}
+
+/// Waits for a permit that still holds when the request leaves: a pause that came in between recalls it.
+async fn pass(limiter: &Limiter, mut place: Option<Arrival>, waiting: &Context) -> Result<Permit, Refused> {
+    loop {
+        let mut permit = limiter.acquire_in_place(place, waiting).await?;
+        if permit.send() {
+            return Ok(permit);
+        }
+        place = permit.give_back();
+    }
+}
+
+async fn send(http: &reqwest::Client, request: Request, context: &Context) -> Result<Response, Error> {
+    let Some(deadline) = context.deadline() else { return Ok(http.execute(request).await?) };
+    let url = request.url().clone();
+    match timeout_at(deadline, http.execute(request)).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Error::deadline(url)),
+    }
+}
+
+/// What a response says holds for everybody at the gate, at once. Answers the request if it is to go again.
+fn heed(limiter: &Limiter, response: &Response, attempt: Attempt, replay: Option<Request>) -> Option<Request> {
+    let signal = signal::read(response.status(), response.headers());
+    if let Some(pause) = verdict::pause(signal) {
+        limiter.pause(backoff::after_stated(pause.min(MAX_PAUSE), fastrand::u32(..)));
+    }
+    replay.filter(|_| verdict::again(signal, attempt))
+}

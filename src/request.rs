@@ -1,0 +1,123 @@
+//! What one request asks for: [`RequestBuilder`], reqwest's own with a wait budget.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Body, Request, Response};
+
+use crate::client::Client;
+use crate::context::Context;
+use crate::error::Error;
+
+/// A request in the making. Its methods are those of [`reqwest::RequestBuilder`], and
+/// [`within`](Self::within); [`send`](Self::send) waits for the request's turn.
+#[must_use = "a request is only sent by `send`"]
+pub struct RequestBuilder {
+    client: Client,
+    inner: Result<reqwest::RequestBuilder, Error>,
+    budget: Option<Duration>,
+}
+
+impl RequestBuilder {
+    pub(crate) fn new(client: Client, inner: Result<reqwest::RequestBuilder, Error>) -> Self {
+        Self { client, inner, budget: None }
+    }
+
+    fn map(mut self, change: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> Self {
+        self.inner = self.inner.map(change);
+        self
+    }
+
+    /// Adds a header.
+    pub fn header<K, V>(self, key: K, value: V) -> Self
+    where
+        HeaderName: TryFrom<K>,
+        <HeaderName as TryFrom<K>>::Error: Into<http::Error>,
+        HeaderValue: TryFrom<V>,
+        <HeaderValue as TryFrom<V>>::Error: Into<http::Error>,
+    {
+        self.map(|inner| inner.header(key, value))
+    }
+
+    /// Adds headers, in the place of those that are there already.
+    pub fn headers(self, headers: HeaderMap) -> Self {
+        self.map(|inner| inner.headers(headers))
+    }
+
+    /// Sets the header `Authorization: Bearer …`.
+    pub fn bearer_auth<T: fmt::Display>(self, token: T) -> Self {
+        self.map(|inner| inner.bearer_auth(token))
+    }
+
+    /// Sets the body. One that is in memory can be sent again after a refusal, a stream only once.
+    pub fn body<T: Into<Body>>(self, body: T) -> Self {
+        self.map(|inner| inner.body(body))
+    }
+
+    /// Sets the body to this value as JSON.
+    #[cfg(feature = "json")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "json")))]
+    pub fn json<T: serde::Serialize + ?Sized>(self, json: &T) -> Self {
+        self.map(|inner| inner.json(json))
+    }
+
+    /// Adds this value to the query of the address.
+    #[cfg(feature = "query")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "query")))]
+    pub fn query<T: serde::Serialize + ?Sized>(self, query: &T) -> Self {
+        self.map(|inner| inner.query(query))
+    }
+
+    /// Sets the body to this value as a form.
+    #[cfg(feature = "form")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "form")))]
+    pub fn form<T: serde::Serialize + ?Sized>(self, form: &T) -> Self {
+        self.map(|inner| inner.form(form))
+    }
+
+    /// How long one attempt may take, from its sending to the end of its body. Waiting for one's turn does not count:
+    /// that is [`within`](Self::within).
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.map(|inner| inner.timeout(timeout))
+    }
+
+    /// How long everything may take until the response is there, from [`send`](Self::send) on: waiting for its turn,
+    /// pauses that the server asks for, and all attempts. Without it, the waiting takes five minutes at most.
+    pub fn within(mut self, budget: Duration) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Builds the request, to be sent with [`Client::execute`].
+    ///
+    /// # Errors
+    ///
+    /// When the address, a header or the body cannot be used.
+    pub fn build(self) -> Result<Request, Error> {
+        Ok(self.inner?.build()?)
+    }
+
+    /// Waits for the request's turn, and sends it. A 429 pauses the host for everybody who uses this client (or a clone
+    /// of it) and is repeated, in its place, up to three times; the last answer is returned as it came.
+    ///
+    /// # Errors
+    ///
+    /// When our own limits do not let it go in time ([`Error::is_refused`]; nothing was sent), when the request cannot
+    /// be built, and when the network fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the line, or gives the attempt up; others move up at once.
+    pub async fn send(self) -> Result<Response, Error> {
+        let context = self.budget.map_or_else(Context::new, Context::within);
+        let request = self.inner?.build()?;
+        self.client.run(request, &context).await
+    }
+}
+
+impl fmt::Debug for RequestBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestBuilder").field("budget", &self.budget).finish_non_exhaustive()
+    }
+}
