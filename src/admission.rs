@@ -16,10 +16,12 @@ use crate::time::Time;
 mod bucket;
 mod window;
 mod slots;
+mod order;
 mod gate;
 
 pub(crate) use gate::Use;
 use gate::{Gate, Taken};
+pub(crate) use order::{Arrival, AskId};
 
 /// A timer fires late, by a millisecond or so. What was due within this before `now` is judged at the instant at
 /// which it was due; without that, a tenth of the rate is lost at 100/s and half at 1000/s.
@@ -29,11 +31,6 @@ const LATE_WAKE_CREDIT_NANOS: u64 = 2_000_000;
 const MOST_STEPS: usize = 256;
 
 pub(crate) type GateId = usize;
-pub(crate) type AskId = usize;
-
-/// The order of arrival, the same for all attempts of one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Arrival(u64);
 
 /// The admission of all gates of one limiter. Gates are made on first use, from the same limits.
 #[derive(Debug)]
@@ -43,7 +40,7 @@ pub(crate) struct Admission {
     keys: HashMap<Key, GateId>,
     asks: Slab<Ask>,
     waiting: usize,
-    arrivals: u64,
+    last_arrival: Arrival,
     /// At most one instant for each gate: its head's, or its first deadline.
     timers: BTreeSet<(Time, GateId)>,
     /// Who was decided on while waiting, and not told yet.
@@ -97,7 +94,7 @@ impl Admission {
             keys: HashMap::new(),
             asks: Slab::new(),
             waiting: 0,
-            arrivals: 0,
+            last_arrival: Arrival::default(),
             timers: BTreeSet::new(),
             decided: VecDeque::new(),
             now: Time::ZERO,
@@ -106,13 +103,12 @@ impl Admission {
     }
 
     /// The gate of a key.
-    pub(crate) fn gate(&mut self, name: &str) -> GateId {
-        if let Some(id) = self.keys.get(name) {
+    pub(crate) fn gate(&mut self, key: &Key) -> GateId {
+        if let Some(id) = self.keys.get(key) {
             return *id;
         }
-        let key = Key::new(name);
         let id = self.gates.insert(Gate::new(key.clone(), &self.limits));
-        self.keys.insert(key, id);
+        self.keys.insert(key.clone(), id);
         id
     }
 
@@ -141,8 +137,8 @@ impl Admission {
     }
 
     fn next_arrival(&mut self) -> Arrival {
-        self.arrivals += 1;
-        Arrival(self.arrivals)
+        self.last_arrival = self.last_arrival.next();
+        self.last_arrival
     }
 
     fn grant(&mut self, gate: GateId, arrival: Arrival, usage: Use) -> Grant {

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::Method;
-use reqwest::{IntoUrl, Request, Response, Url, redirect, retry};
+use reqwest::{IntoUrl, Request, Response, redirect, retry};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::exchange;
+use crate::exchange::Sender;
 use crate::limiter::Limiter;
 use crate::quota::{Invalid, Limits};
 use crate::request::RequestBuilder;
@@ -28,12 +28,7 @@ use crate::request::RequestBuilder;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    http: reqwest::Client,
-    limiter: Limiter,
+    sender: Arc<Sender>,
 }
 
 impl Client {
@@ -87,10 +82,10 @@ impl Client {
     pub fn request<U: IntoUrl>(&self, method: Method, url: U) -> RequestBuilder {
         let address = url.as_str().to_owned();
         let inner = match url.into_url() {
-            Ok(url) => Ok(self.inner.http.request(method, url)),
+            Ok(url) => Ok(self.sender.http().request(method, url)),
             Err(error) => Err(Error::url(&address, error)),
         };
-        RequestBuilder::new(self.clone(), inner)
+        RequestBuilder::new(Arc::clone(&self.sender), inner)
     }
 
     /// Waits for the turn of a request that is built already, and sends it. As [`RequestBuilder::send`].
@@ -103,20 +98,9 @@ impl Client {
     ///
     /// Dropping the future leaves the line, or gives the attempt up; others move up at once.
     pub fn execute(&self, request: Request) -> impl Future<Output = Result<Response, Error>> + Send + use<> {
-        let client = self.clone();
-        async move { client.run(request, &Context::new()).await }
+        let sender = Arc::clone(&self.sender);
+        async move { sender.send(request, &Context::new()).await }
     }
-
-    pub(crate) async fn run(&self, request: Request, context: &Context) -> Result<Response, Error> {
-        let limiter = self.inner.limiter.key(&host(request.url()));
-        exchange::run(&self.inner.http, &limiter, request, context).await
-    }
-}
-
-/// The host as limits count it: with its port, unless that goes without saying.
-fn host(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 impl Default for Client {
@@ -171,7 +155,7 @@ impl ClientBuilder {
     pub fn build(self) -> Result<Client, Error> {
         let limiter = self.each_host.and_then(Limiter::new).map_err(|invalid| invalid.inside("each_host"))?;
         let http = self.http.redirect(redirect::Policy::none()).retry(retry::never()).build()?;
-        Ok(Client { inner: Arc::new(Inner { http, limiter }) })
+        Ok(Client { sender: Arc::new(Sender::new(http, limiter)) })
     }
 }
 

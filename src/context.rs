@@ -61,6 +61,12 @@ impl Context {
         self.deadline
     }
 
+    /// The instant after this delay, or the deadline if that comes first.
+    pub(crate) fn no_later_than(&self, delay: Duration) -> Instant {
+        let at = Instant::now() + delay;
+        self.deadline.map_or(at, |deadline| deadline.min(at))
+    }
+
     /// Until when to wait, at a deadline or for as long as everybody may.
     pub(crate) fn waits_until(&self) -> Instant {
         self.deadline.unwrap_or_else(|| Instant::now() + MAX_WAIT)

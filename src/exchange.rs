@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use reqwest::{Request, Response};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::admission::Arrival;
 use crate::backoff;
 use crate::body;
 use crate::context::Context;
 use crate::error::Error;
+use crate::key::Key;
 use crate::limiter::{Limiter, Permit};
 use crate::refused::Refused;
 use crate::signal;
@@ -20,36 +21,48 @@ const MOST_ATTEMPTS: usize = 4;
 /// How long the body of a refusal is waited for before the next attempt.
 const READ_AHEAD: Duration = Duration::from_secs(1);
 
-/// Sends a request when `limiter` lets it go, up to four times if the server refuses it because of traffic.
-///
-/// One deadline covers everything: the waits in the line, the server's pauses, and the attempts. A wait that it cannot
-/// cover is not begun: before the first attempt that is an error, after a refusal the refusal is the answer.
-pub(crate) async fn run(
-    http: &reqwest::Client,
-    limiter: &Limiter,
-    mut request: Request,
-    context: &Context,
-) -> Result<Response, Error> {
-    let waiting = Context::with_deadline(context.waits_until());
-    let mut place = None;
-    let mut refusal = None;
-    let mut left = MOST_ATTEMPTS;
-    loop {
-        let mut permit = match pass(limiter, place, &waiting).await {
-            Ok(permit) => permit,
-            Err(refused) => return refusal.ok_or_else(|| refused.into()),
-        };
-        left -= 1;
-        place = permit.arrival();
-        let replay = if left > 0 { request.try_clone() } else { None };
-        let response = send(http, request, context).await?;
-        permit.answered();
-        match heed(limiter, &response, Attempt { left, replayable: replay.is_some() }, replay) {
-            Some(next) => request = next,
-            None => return Ok(body::hold(response, permit)),
+/// What sends requests: reqwest's client, behind the gates of its hosts.
+pub(crate) struct Sender {
+    http: reqwest::Client,
+    each_host: Limiter,
+}
+
+impl Sender {
+    pub(crate) fn new(http: reqwest::Client, each_host: Limiter) -> Self {
+        Self { http, each_host }
+    }
+
+    pub(crate) fn http(&self) -> &reqwest::Client {
+        &self.http
+    }
+
+    /// Sends a request when the gate of its host lets it go, up to four times if the server refuses it because of
+    /// traffic.
+    ///
+    /// One deadline covers everything: the waits in the line, the server's pauses, and the attempts. A wait that it
+    /// cannot cover is not begun: before the first attempt that is an error, after a refusal the refusal is the answer.
+    pub(crate) async fn send(&self, mut request: Request, context: &Context) -> Result<Response, Error> {
+        let url = request.url();
+        let limiter = self.each_host.key(&Key::host(url.host_str().unwrap_or_default(), url.port()));
+        let waiting = Context::with_deadline(context.waits_until());
+        let (mut place, mut refusal) = (None, None);
+        let mut left = MOST_ATTEMPTS;
+        loop {
+            let mut permit = match pass(&limiter, place, &waiting).await {
+                Ok(permit) => permit,
+                Err(refused) => return refusal.ok_or_else(|| refused.into()),
+            };
+            left -= 1;
+            place = permit.arrival();
+            let replay = if left > 0 { request.try_clone() } else { None };
+            let response = attempt(&self.http, request, context).await?;
+            permit.answered();
+            match heed(&limiter, &response, left, replay) {
+                Some(next) => request = next,
+                None => return Ok(body::hold(response, permit)),
+            }
+            refusal = Some(body::read_ahead(response, context.no_later_than(READ_AHEAD)).await);
         }
-        let until = Instant::now() + READ_AHEAD;
-        refusal = Some(body::read_ahead(response, context.deadline().map_or(until, |at| at.min(until))).await);
     }
 }
 
@@ -64,7 +77,7 @@ async fn pass(limiter: &Limiter, mut place: Option<Arrival>, waiting: &Context) 
     }
 }
 
-async fn send(http: &reqwest::Client, request: Request, context: &Context) -> Result<Response, Error> {
+async fn attempt(http: &reqwest::Client, request: Request, context: &Context) -> Result<Response, Error> {
     let Some(deadline) = context.deadline() else { return Ok(http.execute(request).await?) };
     let url = request.url().clone();
     match timeout_at(deadline, http.execute(request)).await {
@@ -73,11 +86,12 @@ async fn send(http: &reqwest::Client, request: Request, context: &Context) -> Re
     }
 }
 
-/// What a response says holds for everybody at the gate, at once. Answers the request if it is to go again.
-fn heed(limiter: &Limiter, response: &Response, attempt: Attempt, replay: Option<Request>) -> Option<Request> {
+/// What a response says holds for everybody at the gate, at once. Answers the request that is to go again.
+fn heed(limiter: &Limiter, response: &Response, left: usize, replay: Option<Request>) -> Option<Request> {
     let signal = signal::read(response.status(), response.headers());
     if let Some(pause) = verdict::pause(signal) {
         limiter.pause(backoff::after_stated(pause.min(MAX_PAUSE), fastrand::u32(..)));
     }
+    let attempt = Attempt { left, replayable: replay.is_some() };
     replay.filter(|_| verdict::again(signal, attempt))
 }

@@ -1,10 +1,9 @@
 //! What a limit is counted against: a host, for now.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// The name of one gate. Cheap to clone; looked up by `&str`.
+/// The name of one gate. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key(Arc<str>);
 
@@ -13,14 +12,12 @@ impl Key {
         Self(Arc::from(name))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
+    /// A host as limits count it: with its port, unless that goes without saying.
+    pub(crate) fn host(host: &str, port: Option<u16>) -> Self {
+        port.map_or_else(|| Self::new(host), |port| Self::new(&format!("{host}:{port}")))
     }
-}
 
-/// `str` and `Key` hash alike, so a lookup needs no allocation.
-impl Borrow<str> for Key {
-    fn borrow(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }

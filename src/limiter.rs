@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::admission::{Admission, Arrival, AskId, Asked, GateId, Grant, Use, Wish};
 use crate::context::Context;
 use crate::driver::Shared;
+use crate::key::Key;
 use crate::quota::{Invalid, Limits};
 use crate::refused::{Reason, Refused};
 use crate::time::{Time, nanos};
@@ -58,13 +59,13 @@ impl Limiter {
         let limits = limits.try_into().map_err(Into::into)?;
         limits.check()?;
         let mut core = Admission::new(limits);
-        let gate = core.gate("");
+        let gate = core.gate(&Key::new(""));
         Ok(Self { shared: Arc::new(Shared::new(core)), gate })
     }
 
     /// The limiter of one key: the same limits, counted by themselves.
-    pub(crate) fn key(&self, name: &str) -> Self {
-        let gate = self.shared.with(|core, _| core.gate(name));
+    pub(crate) fn key(&self, key: &Key) -> Self {
+        let gate = self.shared.with(|core, _| core.gate(key));
         Self { shared: Arc::clone(&self.shared), gate }
     }
 

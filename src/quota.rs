@@ -141,7 +141,7 @@ impl Quota {
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        text::print(self, f)
+        text::print((self.count, self.period, self.burst), f)
     }
 }
 
@@ -149,7 +149,9 @@ impl FromStr for Quota {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let quota = text::read(text)?;
+        let parts = text::read(text).ok_or_else(|| Invalid::new("quota", text, text::FORM));
+        let (count, period, burst) = parts?;
+        let quota = Self { count, period, burst };
         quota.check()?;
         Ok(quota)
     }
@@ -309,5 +311,82 @@ impl Error for Invalid {}
 impl From<Infallible> for Invalid {
     fn from(never: Infallible) -> Self {
         match never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_printed_in_one_form() {
+        for (written, printed) in [
+            ("50/s", "50/s"),
+            (" 50 / sec ", "50/s"),
+            ("100/min", "100/min"),
+            ("100 per minute", "100/min"),
+            ("5_000/hour", "5000/h"),
+            ("40 per 2s", "40 per 2s"),
+            ("1 per 500ms", "1 per 500ms"),
+            ("1/500 ms", "1 per 500ms"),
+            ("1 per 120s", "1 per 2min"),
+            ("10/s burst 20", "10/s burst 20"),
+            ("7/min burst 1", "7/min burst 1"),
+            ("1/day", "1/d"),
+        ] {
+            let quota: Quota = written.parse().unwrap();
+            assert_eq!(quota.to_string(), printed);
+            assert_eq!(printed.parse(), Ok(quota));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_its_remedy() {
+        for text in [
+            "",
+            "50",
+            "/s",
+            "10/",
+            "-1/s",
+            "NaN/s",
+            "1e400/s",
+            "10/fortnight",
+            "1/2sec/s",
+            "_1/s",
+            "5 per",
+            "10/s burst x",
+        ] {
+            let error = text.parse::<Quota>().unwrap_err();
+            assert_eq!((error.field.as_ref(), error.value.as_str()), ("quota", text));
+            assert!(error.to_string().contains("`50/s`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_named_with_its_remedy() {
+        for (text, remedy) in [
+            ("0/s", "at least 1 in its period"),
+            ("5 per 0s", "a period above zero"),
+            ("1/s burst 0", "a burst of at least 1"),
+            ("1/4000000000d", "100 years at most"),
+            ("2_000_000/s burst 1", "1000000/s at most"),
+            ("1/s burst 5_000_000_000", "4294967295 at most"),
+            ("1 per 365d burst 1000", "within 100 years"),
+        ] {
+            let error = text.parse::<Quota>().unwrap_err();
+            assert!(error.allowed.contains(remedy), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_kept_exactly_or_in_the_servers_favour() {
+        assert_eq!(Quota::bucket(0.5, 1).interval_nanos(), 2_000_000_000);
+        assert_eq!(Quota::bucket(2.5, 1).interval_nanos(), 400_000_000);
+        assert_eq!(Quota::bucket(1e6, 1).interval_nanos(), 1_000);
+        assert_eq!("7/min burst 1".parse::<Quota>().unwrap().interval_nanos(), 8_571_428_572);
+        for nothing in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(Quota::bucket(nothing, 1).check().is_err(), "{nothing}");
+        }
+        assert!(Quota::bucket(f64::MIN_POSITIVE, 1).check().is_err());
     }
 }

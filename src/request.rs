@@ -1,27 +1,28 @@
 //! What one request asks for: [`RequestBuilder`], reqwest's own with a wait budget.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Body, Request, Response};
 
-use crate::client::Client;
 use crate::context::Context;
 use crate::error::Error;
+use crate::exchange::Sender;
 
 /// A request in the making. Its methods are those of [`reqwest::RequestBuilder`], and
 /// [`within`](Self::within); [`send`](Self::send) waits for the request's turn.
 #[must_use = "a request is only sent by `send`"]
 pub struct RequestBuilder {
-    client: Client,
+    sender: Arc<Sender>,
     inner: Result<reqwest::RequestBuilder, Error>,
     budget: Option<Duration>,
 }
 
 impl RequestBuilder {
-    pub(crate) fn new(client: Client, inner: Result<reqwest::RequestBuilder, Error>) -> Self {
-        Self { client, inner, budget: None }
+    pub(crate) fn new(sender: Arc<Sender>, inner: Result<reqwest::RequestBuilder, Error>) -> Self {
+        Self { sender, inner, budget: None }
     }
 
     fn map(mut self, change: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> Self {
@@ -89,7 +90,7 @@ impl RequestBuilder {
         self
     }
 
-    /// Builds the request, to be sent with [`Client::execute`].
+    /// Builds the request, to be sent with [`Client::execute`](crate::Client::execute).
     ///
     /// # Errors
     ///
@@ -112,7 +113,7 @@ impl RequestBuilder {
     pub async fn send(self) -> Result<Response, Error> {
         let context = self.budget.map_or_else(Context::new, Context::within);
         let request = self.inner?.build()?;
-        self.client.run(request, &context).await
+        self.sender.send(request, &context).await
     }
 }
 

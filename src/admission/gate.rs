@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, Charge};
+use super::order::{Arrival, AskId};
 use super::slots::Slots;
 use super::window::{Units, Window};
-use super::{Arrival, AskId};
 use crate::key::Key;
 use crate::quota::{Limits, Quota};
 use crate::refused::{Reason, Refused};

@@ -21,7 +21,7 @@ struct Bench {
 impl Bench {
     fn new(limits: impl TryInto<Limits, Error: std::fmt::Debug>) -> Self {
         let mut core = Admission::new(limits.try_into().unwrap());
-        let gate = core.gate("host");
+        let gate = core.gate(&Key::new("host"));
         Self { core, gate, now: 0 }
     }
 
@@ -219,7 +219,7 @@ fn a_late_wake_grants_nothing_to_who_had_left_before() {
 fn a_pause_stops_the_gate_and_only_that_one() {
     let mut bench = Bench::bucket(10, 1);
     let _ = bench.granted();
-    let other = bench.core.gate("other");
+    let other = bench.core.gate(&Key::new("other"));
     let first = bench.waiting();
     let Ok(Asked::Waiting(hasty)) = bench.ask_until(1_999) else { panic!("refused too early") };
     bench.core.pause(bench.gate, at(2_000), at(5));
