@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::header::CONTENT_LENGTH;
+use http::{Method, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use reqwest::{Body, Response, ResponseBuilderExt};
@@ -15,14 +17,20 @@ use crate::limiter::Permit;
 /// A refusal's body is read ahead up to this, so that its connection can serve the next attempt.
 const MOST_READ_AHEAD: u64 = 64 * 1_024;
 
-/// The response, holding the permit until its body has ended, failed, or been dropped.
-pub(crate) fn hold(response: Response, permit: Permit) -> Response {
-    with_body(response, |body| {
-        if body.is_end_stream() {
-            return body;
-        }
-        Body::wrap(Held { body, permit: Some(permit) })
-    })
+/// The response to a request with this method, holding the permit until its body has ended, failed, or been dropped.
+pub(crate) fn hold(response: Response, method: &Method, permit: Permit) -> Response {
+    if has_no_body(&response, method) {
+        return response;
+    }
+    with_body(response, |body| Body::wrap(Held { body, permit: Some(permit) }))
+}
+
+/// A decoder does not say that its body has ended before it was asked for a frame, so the head is asked too (RFC 9112,
+/// 6.3).
+fn has_no_body(response: &Response, method: &Method) -> bool {
+    *method == Method::HEAD
+        || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        || response.headers().get(CONTENT_LENGTH).is_some_and(|length| length == "0")
 }
 
 /// The response as it came, its body in memory if it is small and comes before `until`.

@@ -54,12 +54,13 @@ impl Sender {
             };
             left -= 1;
             place = permit.arrival();
+            let method = request.method().clone();
             let replay = if left > 0 { request.try_clone() } else { None };
             let response = attempt(&self.http, request, context).await?;
             permit.answered();
             match heed(&limiter, &response, left, replay) {
                 Some(next) => request = next,
-                None => return Ok(body::hold(response, permit)),
+                None => return Ok(body::hold(response, &method, permit)),
             }
             refusal = Some(body::read_ahead(response, context.no_later_than(READ_AHEAD)).await);
         }
