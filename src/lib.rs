@@ -1,4 +1,41 @@
-//! A rate-limited HTTP client.
+//! A client that never trips the other side's limits: [`reqwest`], with the limits on our side of the wire.
+//!
+//! A request waits its turn, in order of arrival, for as long as its caller allows, and goes out at the first moment at
+//! which the server will take it. A 429 silences everybody who calls that host until the time that the server stated.
+//! Dropping a future is cancelling it, exactly: everybody behind moves up, as if it had never asked.
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! use reqwest_throttle::{Client, Limits};
+//! use std::time::Duration;
+//!
+//! let client = Client::builder().each_host(Limits::new().quota("10/s").in_flight(4)).build()?;
+//! let response = client.get("https://example.com/").within(Duration::from_secs(5)).send().await?;
+//! println!("{}", response.error_for_status()?.text().await?);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - [`Client`] takes the place of [`reqwest::Client`]: its calls stay as they are.
+//! - [`Limiter`] is what it waits on, for whatever else you send: `wait`, `acquire`, `try_acquire`.
+//! - [`Quota`] and [`Limits`] say how much: `"50/s"` is at most 50 in any second, as the server counts; `"50/s burst 5"`
+//!   is a token bucket.
+//! - [`Error`] is the client's, [`Refused`] says which limit of ours was in the way, and [`Invalid`] what is wrong with
+//!   a setting.
+//!
+//! # Features
+//!
+//! | feature | what it does |
+//! |---|---|
+//! | `default-tls`, `http2`, `charset`, `system-proxy` | on by default, as in reqwest |
+//! | `json`, `query`, `form` | the methods of that name on [`RequestBuilder`] |
+//! | `stream`, `gzip`, `brotli`, `deflate`, `zstd`, `cookies`, `hickory-dns`, `socks`, `rustls…`, `native-tls…` | as in reqwest |
+//!
+//! # Time
+//!
+//! All waiting is on tokio's clock, so tests with paused time work. A tokio timer fires up to a millisecond or so late;
+//! a bucket is charged at the instant that was due, up to 2 ms before, so that no rate is lost. In any time `t` a bucket
+//! therefore lets at most `burst + rate × (t + 2 ms)` go.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -37,3 +74,7 @@ pub use limiter::{Limiter, Permit};
 pub use quota::{Invalid, Limits, Quota};
 pub use refused::{Reason, Refused};
 pub use request::RequestBuilder;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDocTests;
