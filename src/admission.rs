@@ -8,14 +8,18 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use slab::Slab;
 
+use crate::cost::{Cost, Unit};
 use crate::key::Key;
-use crate::quota::Limits;
+use crate::limits::Limits;
 use crate::refused::{Reason, Refused};
 use crate::time::Time;
+use crate::wait::Wait;
 
 mod bucket;
 mod window;
+mod meter;
 mod slots;
+mod pause;
 mod order;
 mod gate;
 
@@ -56,14 +60,16 @@ struct Ask {
     arrival: Arrival,
     deadline: Time,
     usage: Use,
+    cost: Cost,
     decision: Option<Result<Grant, Refused>>,
 }
 
 /// A request's wish to pass a gate.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) gate: GateId,
     pub(crate) usage: Use,
+    pub(crate) cost: Cost,
     /// The place in the order, if it has stood here before.
     pub(crate) arrival: Option<Arrival>,
     /// Until when it would wait; not at all if `None`.
@@ -82,7 +88,6 @@ pub(crate) enum Asked {
 pub(crate) struct Grant {
     pub(crate) gate: GateId,
     pub(crate) arrival: Arrival,
-    usage: Use,
     taken: Taken,
 }
 
@@ -118,20 +123,23 @@ impl Admission {
         self.advance(now);
         let arrival = wish.arrival.unwrap_or_else(|| self.next_arrival());
         let gate = &mut self.gates[wish.gate];
-        if wish.usage == Use::Unseen && gate.counts_in_flight() {
-            return Err(gate.refusal(Reason::NeedsPermit, gate.estimate(0, self.due), 0, self.now));
-        }
         let ahead = gate.ahead_of(arrival);
-        if ahead == 0 && gate.blocked(self.due).is_none() {
-            return Ok(Asked::Granted(self.grant(wish.gate, arrival, wish.usage)));
+        if wish.usage == Use::Unseen && gate.counts_in_flight() {
+            let block = gate.estimate(&wish.cost, arrival, self.due);
+            return Err(gate.refusal(Reason::NeedsPermit, block, ahead, self.now));
         }
-        let estimate = gate.estimate(ahead, self.due);
-        let (reason, deadline) = match wish.deadline {
-            None => (Reason::WouldWait, Time::ZERO),
-            Some(deadline) => (Reason::Deadline, deadline),
+        if let Some(block) = gate.never_lets(&wish.cost) {
+            return Err(gate.refusal(Reason::CostExceedsQuota, block, ahead, self.now));
+        }
+        if ahead == 0 && gate.blocked(&wish.cost, self.due).is_none() {
+            return Ok(Asked::Granted(self.grant(wish.gate, arrival, &wish.cost, wish.usage)));
+        }
+        let estimate = gate.estimate(&wish.cost, arrival, self.due);
+        let Some(deadline) = wish.deadline else {
+            return Err(gate.refusal(Reason::WouldWait, estimate, ahead, self.now));
         };
-        if estimate.until > Some(deadline) || wish.deadline.is_none_or(|deadline| deadline <= self.now) {
-            return Err(gate.refusal(reason, estimate, ahead, self.now));
+        if deadline <= self.now || estimate.until > Some(deadline) {
+            return Err(gate.refusal(Reason::Deadline, estimate, ahead, self.now));
         }
         Ok(Asked::Waiting(self.stand(wish, arrival, deadline)))
     }
@@ -141,16 +149,16 @@ impl Admission {
         self.last_arrival
     }
 
-    fn grant(&mut self, gate: GateId, arrival: Arrival, usage: Use) -> Grant {
-        let taken = self.gates[gate].take(usage, self.due, self.now);
-        Grant { gate, arrival, usage, taken }
+    fn grant(&mut self, gate: GateId, arrival: Arrival, cost: &Cost, usage: Use) -> Grant {
+        let taken = self.gates[gate].take(cost, usage, self.due, self.now);
+        Grant { gate, arrival, taken }
     }
 
     fn stand(&mut self, wish: Wish, arrival: Arrival, deadline: Time) -> AskId {
-        let Wish { gate, usage, .. } = wish;
-        let id = self.asks.insert(Ask { gate, arrival, deadline, usage, decision: None });
+        let Wish { gate, usage, cost, .. } = wish;
+        let id = self.asks.insert(Ask { gate, arrival, deadline, usage, cost, decision: None });
         self.waiting += 1;
-        self.gates[gate].stand(arrival, deadline, id);
+        self.gates[gate].stand(arrival, deadline, id, &self.asks[id].cost);
         self.serve(gate, MOST_STEPS);
         id
     }
@@ -178,7 +186,7 @@ impl Admission {
             steps = steps.saturating_sub(1);
             let gate = &mut self.gates[id];
             let Some(head) = gate.head() else { break None };
-            match gate.blocked(self.due) {
+            match gate.blocked(&self.asks[head].cost, self.due) {
                 Some(block) => break block.until,
                 None if steps == 0 => break Some(self.due),
                 None => self.grant_waiting(head),
@@ -190,9 +198,11 @@ impl Admission {
     }
 
     fn grant_waiting(&mut self, id: AskId) {
-        let Ask { gate, arrival, usage, .. } = self.asks[id];
-        let grant = self.grant(gate, arrival, usage);
-        self.decide(id, Ok(grant));
+        // Out of the line first: what it waits for is no longer queued.
+        self.unlink(id);
+        let Ask { gate, arrival, ref cost, usage, .. } = self.asks[id];
+        let taken = self.gates[gate].take(cost, usage, self.due, self.now);
+        self.decide(id, Ok(Grant { gate, arrival, taken }));
     }
 
     fn expire(&mut self, id: GateId, until: Time) {
@@ -202,22 +212,24 @@ impl Admission {
     }
 
     fn refuse_waiting(&mut self, id: AskId) {
-        let Ask { gate, arrival, .. } = self.asks[id];
-        let gate = &self.gates[gate];
-        let ahead = gate.ahead_of(arrival);
-        let refusal = gate.refusal(Reason::Deadline, gate.estimate(ahead, self.due), ahead, self.now);
+        let ask = &self.asks[id];
+        let gate = &self.gates[ask.gate];
+        let (never, ahead) = (gate.never_lets(&ask.cost), gate.ahead_of(ask.arrival));
+        let reason = if never.is_some() { Reason::CostExceedsQuota } else { Reason::Deadline };
+        let block = never.unwrap_or_else(|| gate.estimate(&ask.cost, ask.arrival, self.due));
+        let refusal = gate.refusal(reason, block, ahead, self.now);
+        self.unlink(id);
         self.decide(id, Err(refusal));
     }
 
     fn decide(&mut self, id: AskId, decision: Result<Grant, Refused>) {
-        self.unlink(id);
         self.asks[id].decision = Some(decision);
         self.decided.push_back(id);
     }
 
     fn unlink(&mut self, id: AskId) {
-        let Ask { gate, arrival, deadline, .. } = self.asks[id];
-        self.gates[gate].leave(arrival, deadline, id);
+        let ask = &self.asks[id];
+        self.gates[ask.gate].leave(ask.arrival, ask.deadline, id, &ask.cost);
         self.waiting -= 1;
     }
 
@@ -259,7 +271,7 @@ impl Admission {
             self.unlink(id);
         }
         match self.asks.remove(id).decision {
-            Some(Ok(grant)) => self.give_back(&grant, now),
+            Some(Ok(grant)) => self.give_back(grant, now),
             _ => {
                 self.serve(gate, MOST_STEPS);
             }
@@ -274,41 +286,80 @@ impl Admission {
         sent
     }
 
-    /// The answer has come.
+    /// The server took the request.
     pub(crate) fn answered(&mut self, grant: &mut Grant, now: Time) {
         self.advance(now);
         self.gates[grant.gate].answered(&mut grant.taken, self.now);
         self.serve(grant.gate, MOST_STEPS);
     }
 
-    /// The request has ended: its slot is free, its units stay spent. What was never answered counts from now.
-    pub(crate) fn release(&mut self, mut grant: Grant, now: Time) {
+    /// The server refused the request because of traffic: nobody passes the gate for a while.
+    pub(crate) fn refused(&mut self, grant: &mut Grant, wait: Wait, now: Time) {
         self.advance(now);
-        let gate = &mut self.gates[grant.gate];
-        if grant.usage == Use::Permit {
-            gate.answered(&mut grant.taken, self.now);
-            gate.release();
-        }
+        self.gates[grant.gate].refused(&mut grant.taken, wait, self.now);
+        self.serve_after_pause(grant.gate);
+    }
+
+    /// The request took `actual` of a unit, and not what it was taken to cost.
+    pub(crate) fn settle(&mut self, grant: &mut Grant, unit: &Unit, actual: u64, now: Time) {
+        self.advance(now);
+        self.gates[grant.gate].settle(&mut grant.taken, unit, actual, self.now);
+        self.serve(grant.gate, MOST_STEPS);
+    }
+
+    /// The request has ended: its slot is free, its units stay spent. What was never answered counts from now.
+    pub(crate) fn release(&mut self, grant: Grant, now: Time) {
+        self.advance(now);
+        self.gates[grant.gate].release(grant.taken, self.now);
         self.serve(grant.gate, MOST_STEPS);
     }
 
     /// The request was never sent: as if it had not been granted.
-    pub(crate) fn give_back(&mut self, grant: &Grant, now: Time) {
+    pub(crate) fn give_back(&mut self, grant: Grant, now: Time) {
         self.advance(now);
-        let gate = &mut self.gates[grant.gate];
-        gate.give_back(&grant.taken);
-        if grant.usage == Use::Permit {
-            gate.release();
-        }
+        self.gates[grant.gate].give_back(grant.taken);
         self.serve(grant.gate, MOST_STEPS);
     }
 
-    /// Nobody passes the gate before `until`; who cannot wait that long learns it now.
+    /// Nobody passes the gate before `until`.
     pub(crate) fn pause(&mut self, id: GateId, until: Time, now: Time) {
         self.advance(now);
         self.gates[id].pause(until);
+        self.serve_after_pause(id);
+    }
+
+    /// Whoever cannot wait that long learns it now.
+    fn serve_after_pause(&mut self, id: GateId) {
         // Whoever is due at the reopening itself may still go.
-        self.expire(id, until.minus(1));
+        let reopens = self.gates[id].paused_until(self.now);
+        self.expire(id, reopens.minus(1));
+        self.serve(id, MOST_STEPS);
+    }
+
+    /// Other limits for all gates, from now on. Whoever can never go under them, or not in time, learns it now.
+    pub(crate) fn set_limits(&mut self, limits: Limits, now: Time) {
+        self.advance(now);
+        self.limits = limits;
+        let gates: Vec<_> = self.gates.iter().map(|(id, _)| id).collect();
+        for id in gates {
+            self.retune(id);
+        }
+    }
+
+    fn retune(&mut self, id: GateId) {
+        let gate = &mut self.gates[id];
+        gate.retune(&self.limits, self.now);
+        let waiting: Vec<_> = gate.line().collect();
+        let costs: Vec<_> = waiting.iter().map(|ask| &self.asks[*ask].cost).collect();
+        gate.recount(&costs);
+        for ask in waiting {
+            let Ask { cost, arrival, deadline, .. } = &self.asks[ask];
+            let gate = &self.gates[id];
+            let late = gate.head() == Some(ask) && gate.estimate(cost, *arrival, self.due).until > Some(*deadline);
+            if late || gate.never_lets(cost).is_some() {
+                self.refuse_waiting(ask);
+            }
+        }
         self.serve(id, MOST_STEPS);
     }
 
@@ -328,7 +379,7 @@ impl Admission {
         assert_eq!(self.waiting, self.asks.iter().filter(|(_, ask)| ask.decision.is_none()).count());
         for (id, gate) in &mut self.gates {
             let leftover = gate.timer.is_some_and(|at| at <= due);
-            let stuck = gate.head().is_some() && gate.blocked(due).is_none();
+            let stuck = gate.head().is_some_and(|head| gate.blocked(&self.asks[head].cost, due).is_none());
             assert!(leftover || !stuck, "gate {id} lets go, and somebody waits");
             assert_eq!(self.timers.iter().filter(|(_, gate)| *gate == id).count(), gate.timer.iter().count());
             assert!(gate.first_deadline().is_none_or(|(at, _)| leftover || at > due), "waits past its deadline");

@@ -9,8 +9,9 @@ use reqwest::{IntoUrl, Request, Response, redirect, retry};
 use crate::context::Context;
 use crate::error::Error;
 use crate::exchange::Sender;
+use crate::invalid::Invalid;
 use crate::limiter::Limiter;
-use crate::quota::{Invalid, Limits};
+use crate::limits::Limits;
 use crate::request::RequestBuilder;
 
 /// A client that waits until its limits let a request go. Clones share the limits and the connections.
@@ -82,8 +83,9 @@ impl Client {
     pub fn request<U: IntoUrl>(&self, method: Method, url: U) -> RequestBuilder {
         let address = url.as_str().to_owned();
         let inner = match url.into_url() {
-            Ok(url) => Ok(self.sender.http().request(method, url)),
-            Err(error) => Err(Error::url(&address, error)),
+            Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(self.sender.http().request(method, url)),
+            Ok(_) => Err(Error::bad_address(&address, None)),
+            Err(error) => Err(Error::bad_address(&address, Some(error))),
         };
         RequestBuilder::new(Arc::clone(&self.sender), inner)
     }
@@ -128,7 +130,7 @@ impl ClientBuilder {
         Self { http: reqwest::Client::builder(), each_host: Ok(Limits::new()) }
     }
 
-    /// The limits of each host, every host counted by itself: a [`Limits`], a [`Quota`](crate::Quota), or a quota's
+    /// The limits of each host (with its port, whatever the scheme), every host counted by itself: a [`Limits`], a [`Quota`](crate::Quota), or a quota's
     /// text, as in `"10/s"`.
     pub fn each_host<L>(mut self, limits: L) -> Self
     where

@@ -1,8 +1,10 @@
-//! How long a request may wait: [`Context`].
+//! How long a request may wait, and what it takes: [`Context`].
 
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::cost::{Cost, Unit};
 
 /// "For ever" as an instant that can be reckoned with.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
@@ -10,7 +12,7 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// Nobody waits longer without having asked for it.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// How long whoever asks is ready to wait. Cheap to clone, and good for several calls: the deadline is an instant,
+/// How long whoever asks is ready to wait, and what it takes. Cheap to clone, and good for several calls: the deadline is an instant,
 /// so that one budget covers them all.
 ///
 /// Without a deadline nobody waits longer than five minutes.
@@ -33,6 +35,7 @@ const MAX_WAIT: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     deadline: Option<Instant>,
+    cost: Cost,
 }
 
 impl Context {
@@ -45,20 +48,40 @@ impl Context {
     /// From now on, no longer than this in all.
     #[must_use]
     pub fn within(budget: Duration) -> Self {
+        Self::new().but_within(budget)
+    }
+
+    pub(crate) fn but_within(&self, budget: Duration) -> Self {
         let now = Instant::now();
-        Self::with_deadline(now.checked_add(budget).unwrap_or(now + FAR))
+        Self { deadline: Some(now.checked_add(budget).unwrap_or(now + FAR)), ..self.clone() }
     }
 
     /// No longer than until this instant.
     #[must_use]
     pub fn with_deadline(deadline: Instant) -> Self {
-        Self { deadline: Some(deadline) }
+        Self { deadline: Some(deadline), cost: Cost::new() }
+    }
+
+    /// And what it takes, beside one request: so much of a unit that quotas count.
+    #[must_use]
+    pub fn cost(mut self, unit: impl Into<Unit>, amount: u64) -> Self {
+        self.cost = self.cost.and(unit, amount);
+        self
     }
 
     /// The instant after which nothing is waited for.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
+    }
+
+    pub(crate) fn costs(&self) -> &Cost {
+        &self.cost
+    }
+
+    /// The same, with a deadline for whatever waits.
+    pub(crate) fn waiting(&self) -> Self {
+        Self { deadline: Some(self.waits_until()), ..self.clone() }
     }
 
     /// The instant after this delay, or the deadline if that comes first.

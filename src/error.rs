@@ -5,7 +5,7 @@ use std::fmt;
 use http::StatusCode;
 use reqwest::Url;
 
-use crate::quota::Invalid;
+use crate::invalid::Invalid;
 use crate::refused::Refused;
 
 /// Why a request failed: the network, the server, or our own limits.
@@ -19,17 +19,17 @@ pub struct Error {
 enum Inner {
     Reqwest(reqwest::Error),
     Refused(Refused),
-    Url { url: String, source: reqwest::Error },
+    Address { shown: String, source: Option<reqwest::Error> },
     Setting(Invalid),
     Deadline { url: Url },
 }
 
 impl Error {
-    /// An address that cannot be used. Its query and its password are not repeated.
-    pub(crate) fn url(address: &str, source: reqwest::Error) -> Self {
+    /// An address that cannot be used. Its query, and whatever may be a password, are not repeated.
+    pub(crate) fn bad_address(address: &str, source: Option<reqwest::Error>) -> Self {
         let shown = address.split(['?', '#']).next().unwrap_or_default();
-        let shown = shown.rsplit('@').next().unwrap_or_default();
-        Inner::Url { url: shown.to_owned(), source: source.without_url() }.into()
+        let shown = shown.rsplit_once('@').map_or_else(|| shown.to_owned(), |(_, rest)| format!("…@{rest}"));
+        Inner::Address { shown, source: source.map(reqwest::Error::without_url) }.into()
     }
 
     /// The deadline of the whole request came while an attempt was under way.
@@ -52,7 +52,8 @@ impl Error {
         }
     }
 
-    /// True if a time-out or the deadline of the request ran out.
+    /// True if a time-out, or the deadline of the request, ran out while an attempt was under way. One that could not
+    /// go in time is [refused](Self::is_refused), and was not sent.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(&*self.inner, Inner::Deadline { .. }) || self.asks(reqwest::Error::is_timeout)
@@ -67,7 +68,7 @@ impl Error {
     /// True if the request could not be built: a bad address, header, body or setting.
     #[must_use]
     pub fn is_builder(&self) -> bool {
-        matches!(&*self.inner, Inner::Url { .. } | Inner::Setting(_)) || self.asks(reqwest::Error::is_builder)
+        matches!(&*self.inner, Inner::Address { .. } | Inner::Setting(_)) || self.asks(reqwest::Error::is_builder)
     }
 
     /// True if the request could not be sent.
@@ -100,7 +101,19 @@ impl Error {
         self.reqwest().and_then(reqwest::Error::status)
     }
 
-    fn reqwest(&self) -> Option<&reqwest::Error> {
+    /// The address that it is about, without its query and password.
+    #[must_use]
+    pub fn url(&self) -> Option<&Url> {
+        match &*self.inner {
+            Inner::Reqwest(error) => error.url(),
+            Inner::Deadline { url } => Some(url),
+            _ => None,
+        }
+    }
+
+    /// What reqwest said, if it is an error of its.
+    #[must_use]
+    pub fn reqwest(&self) -> Option<&reqwest::Error> {
         match &*self.inner {
             Inner::Reqwest(error) => Some(error),
             _ => None,
@@ -159,8 +172,8 @@ impl fmt::Display for Error {
         match &*self.inner {
             Inner::Reqwest(error) => error.fmt(f),
             Inner::Refused(_) => f.write_str("our own limits did not let the request go"),
-            Inner::Url { url, .. } => {
-                write!(f, "the address `{url}` cannot be requested; write it whole, as in `https://example.com/path`")
+            Inner::Address { shown, .. } => {
+                write!(f, "the address `{shown}` cannot be requested; write it whole, as in `https://example.com/path`")
             }
             Inner::Setting(_) => f.write_str("the client cannot be built"),
             Inner::Deadline { url } => write!(f, "the request's deadline came before the answer of {url}"),
@@ -173,7 +186,7 @@ impl std::error::Error for Error {
         match &*self.inner {
             Inner::Reqwest(error) => error.source(),
             Inner::Refused(refused) => Some(refused),
-            Inner::Url { source, .. } => Some(source),
+            Inner::Address { source, .. } => source.as_ref().map(|source| source as _),
             Inner::Setting(invalid) => Some(invalid),
             Inner::Deadline { .. } => None,
         }

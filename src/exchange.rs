@@ -6,7 +6,6 @@ use reqwest::{Request, Response};
 use tokio::time::timeout_at;
 
 use crate::admission::Arrival;
-use crate::backoff;
 use crate::body;
 use crate::context::Context;
 use crate::error::Error;
@@ -14,7 +13,7 @@ use crate::key::Key;
 use crate::limiter::{Limiter, Permit};
 use crate::refused::Refused;
 use crate::signal;
-use crate::verdict::{self, Attempt, MAX_PAUSE};
+use crate::verdict::{self, Attempt};
 
 const MOST_ATTEMPTS: usize = 4;
 
@@ -44,7 +43,7 @@ impl Sender {
     pub(crate) async fn send(&self, mut request: Request, context: &Context) -> Result<Response, Error> {
         let url = request.url();
         let limiter = self.each_host.key(&Key::host(url.host_str().unwrap_or_default(), url.port()));
-        let waiting = Context::with_deadline(context.waits_until());
+        let waiting = context.waiting();
         let (mut place, mut refusal) = (None, None);
         let mut left = MOST_ATTEMPTS;
         loop {
@@ -56,9 +55,17 @@ impl Sender {
             place = permit.arrival();
             let method = request.method().clone();
             let replay = if left > 0 { request.try_clone() } else { None };
-            let response = attempt(&self.http, request, context).await?;
-            permit.answered();
-            match heed(&limiter, &response, left, replay) {
+            let response = match attempt(&self.http, request, context).await {
+                Ok(response) => response,
+                Err(error) => {
+                    // Nobody was there: the server has counted nothing.
+                    if error.is_connect() {
+                        permit.give_back();
+                    }
+                    return Err(error);
+                }
+            };
+            match heed(&mut permit, &response, left, replay) {
                 Some(next) => request = next,
                 None => return Ok(body::hold(response, &method, permit)),
             }
@@ -88,10 +95,11 @@ async fn attempt(http: &reqwest::Client, request: Request, context: &Context) ->
 }
 
 /// What a response says holds for everybody at the gate, at once. Answers the request that is to go again.
-fn heed(limiter: &Limiter, response: &Response, left: usize, replay: Option<Request>) -> Option<Request> {
+fn heed(permit: &mut Permit, response: &Response, left: usize, replay: Option<Request>) -> Option<Request> {
     let signal = signal::read(response.status(), response.headers());
-    if let Some(pause) = verdict::pause(signal) {
-        limiter.pause(backoff::after_stated(pause.min(MAX_PAUSE), fastrand::u32(..)));
+    match verdict::wait(signal, fastrand::u32(..)) {
+        Some(wait) => permit.refused(wait),
+        None => permit.answered(),
     }
     let attempt = Attempt { left, replayable: replay.is_some() };
     replay.filter(|_| verdict::again(signal, attempt))

@@ -42,9 +42,15 @@
 // words and arithmetic: no clock, lock, async or randomness; `now` and `random` are arguments
 mod time;
 mod key;
+mod invalid;
+mod cost;
 mod quota;
+mod limits;
 mod refused;
+mod wait;
 mod backoff;
+#[cfg_attr(not(test), expect(dead_code, reason = "for the retries of what is not a refusal"))]
+mod retry_budget;
 mod signal;
 mod verdict;
 
@@ -69,11 +75,16 @@ mod client;
 
 pub use client::{Client, ClientBuilder};
 pub use context::Context;
+pub use cost::{Cost, Unit};
 pub use error::Error;
+pub use invalid::Invalid;
 pub use limiter::{Limiter, Permit};
-pub use quota::{Invalid, Limits, Quota};
+pub use limits::Limits;
+pub use quota::{Anchor, Quota};
 pub use refused::{Reason, Refused};
 pub use request::RequestBuilder;
+
+pub use reqwest::{Body, Method, Request, Response, StatusCode, Url, Version, header};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

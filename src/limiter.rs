@@ -4,18 +4,20 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::admission::{Admission, Arrival, AskId, Asked, GateId, Grant, Use, Wish};
 use crate::context::Context;
+use crate::cost::{Cost, Unit};
 use crate::driver::Shared;
+use crate::invalid::Invalid;
 use crate::key::Key;
-use crate::quota::{Invalid, Limits};
+use crate::limits::Limits;
 use crate::refused::{Reason, Refused};
-use crate::time::{Time, nanos};
+use crate::time::Time;
+use crate::wait::Wait;
 
 /// A limiter: everybody who shares it waits in one line and goes in order of arrival, as soon as its limits allow.
 ///
@@ -28,8 +30,7 @@ use crate::time::{Time, nanos};
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use reqwest_throttle::{Context, Limiter, Limits};
-/// use std::time::Duration;
-///
+/// ///
 /// let limiter = Limiter::new(Limits::new().quota("10/s burst 5").in_flight(2))?;
 /// let permit = limiter.acquire(&Context::within(Duration::from_secs(1))).await?;
 /// // send the request, read its answer
@@ -75,7 +76,7 @@ impl Limiter {
     ///
     /// [`Reason::WouldWait`](crate::Reason::WouldWait), with the limit that is in the way and the wait that it would take.
     pub fn try_acquire(&self) -> Result<Permit, Refused> {
-        let wish = Wish { gate: self.gate, usage: Use::Permit, arrival: None, deadline: None };
+        let wish = Wish { gate: self.gate, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
         match self.shared.with(|core, now| core.ask(wish, now))? {
             Asked::Granted(grant) => Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(grant) }),
             Asked::Waiting(_) => Err(Refused::new(Reason::WouldWait, "")),
@@ -86,7 +87,8 @@ impl Limiter {
     ///
     /// The limiter does not hear when the answer comes. A window therefore counts the request from a while after its
     /// turn (a twentieth of the window, between 20 ms and 1 s): it is safe on a network whose delays differ by less
-    /// than that. With [`acquire`](Self::acquire), or through [`Client`](crate::Client), it counts from the answer.
+    /// than that. With [`acquire`](Self::acquire), or through [`Client`](crate::Client), it counts from the answer, as
+    /// [`Anchor`](crate::Anchor) says.
     ///
     /// # Errors
     ///
@@ -102,12 +104,13 @@ impl Limiter {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line; nothing was taken.
-    pub async fn wait(&self, context: &Context) -> Result<(), Refused> {
-        Place::new(self, Use::Unseen, None, context).await.map(|_| ())
+    pub fn wait<'a>(&'a self, context: &Context) -> impl Future<Output = Result<(), Refused>> + Send + use<'a> {
+        let place = Place::new(self, Use::Unseen, None, context);
+        async { place.await.map(|_| ()) }
     }
 
-    /// Waits for a permit. Hold it until the request has ended: it counts as in flight, and it tells the windows when
-    /// the answer was there.
+    /// Waits for a permit. Hold it until the request has ended: it counts as in flight, and its end is when windows take
+    /// the answer to have come (or what their [`Anchor`](crate::Anchor) says, if that is earlier).
     ///
     /// # Errors
     ///
@@ -122,23 +125,43 @@ impl Limiter {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line; nothing was taken.
-    pub async fn acquire(&self, context: &Context) -> Result<Permit, Refused> {
-        self.acquire_in_place(None, context).await
+    pub fn acquire<'a>(&'a self, context: &Context) -> impl Future<Output = Result<Permit, Refused>> + Send + use<'a> {
+        self.acquire_in_place(None, context)
     }
 
     /// As [`acquire`](Self::acquire), in the place of a permit that was recalled or refused.
-    pub(crate) async fn acquire_in_place(
-        &self,
+    pub(crate) fn acquire_in_place<'a>(
+        &'a self,
         arrival: Option<Arrival>,
         context: &Context,
-    ) -> Result<Permit, Refused> {
-        let grant = Place::new(self, Use::Permit, arrival, context).await?;
-        Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(grant) })
+    ) -> impl Future<Output = Result<Permit, Refused>> + Send + use<'a> {
+        let place = Place::new(self, Use::Permit, arrival, context);
+        async { Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(place.await?) }) }
     }
 
-    /// Nobody passes for so long.
-    pub(crate) fn pause(&self, wait: Duration) {
-        self.shared.with(|core, now| core.pause(self.gate, now.plus(nanos(wait)), now));
+    /// Nobody passes before this instant; after it the first one goes ahead of the others, until its answer or for a
+    /// second, and then they go at the steady rate. Whoever cannot wait that long is refused now. Of several pauses
+    /// the longest holds.
+    pub fn pause_until(&self, until: Instant) {
+        let until = self.shared.time(until);
+        self.shared.with(|core, now| core.pause(self.gate, until, now));
+    }
+
+    /// Other limits from now on, for everybody who shares this limiter, also for those who wait. What has been used
+    /// under a quota stays used under one of the same unit that takes its place.
+    ///
+    /// # Errors
+    ///
+    /// When the limits cannot be read or cannot be kept; then the old ones stay.
+    pub fn set_limits<L>(&self, limits: L) -> Result<(), Invalid>
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        let limits = limits.try_into().map_err(Into::into)?;
+        limits.check()?;
+        self.shared.with(|core, now| core.set_limits(limits, now));
+        Ok(())
     }
 }
 
@@ -164,18 +187,35 @@ impl Permit {
         grant.is_some_and(|grant| self.shared.with(|core, now| core.send(grant, now)))
     }
 
-    /// The answer is here.
+    /// The server took the request.
     pub(crate) fn answered(&mut self) {
         if let Some(grant) = &mut self.grant {
             self.shared.with(|core, now| core.answered(grant, now));
         }
     }
 
+    /// The server refused the request because of traffic.
+    pub(crate) fn refused(&mut self, wait: Wait) {
+        if let Some(grant) = &mut self.grant {
+            self.shared.with(|core, now| core.refused(grant, wait, now));
+        }
+    }
+
+    /// The request took so much of a unit, and not what it was taken to cost. More goes into debt, which those who come
+    /// next wait for; less is there for others.
+    pub fn settle(&mut self, unit: impl Into<Unit>, actual: u64) {
+        if let Some(grant) = &mut self.grant {
+            let unit = unit.into();
+            self.shared.with(|core, now| core.settle(grant, &unit, actual, now));
+        }
+    }
+
     /// The request was never sent, and is as if it had not been granted. Answers its place in the line.
     pub(crate) fn give_back(mut self) -> Option<Arrival> {
         let grant = self.grant.take()?;
-        self.shared.with(|core, now| core.give_back(&grant, now));
-        Some(grant.arrival)
+        let arrival = grant.arrival;
+        self.shared.with(|core, now| core.give_back(grant, now));
+        Some(arrival)
     }
 
     /// The place in the line, for another attempt of the same request.
@@ -203,18 +243,24 @@ struct Place<'a> {
     limiter: &'a Limiter,
     usage: Use,
     arrival: Option<Arrival>,
-    until: Instant,
+    context: Context,
     ask: Option<AskId>,
 }
 
 impl<'a> Place<'a> {
     fn new(limiter: &'a Limiter, usage: Use, arrival: Option<Arrival>, context: &Context) -> Self {
-        Self { limiter, usage, arrival, until: context.waits_until(), ask: None }
+        Self { limiter, usage, arrival, context: context.clone(), ask: None }
     }
 
     fn wish(&self) -> Wish {
-        let deadline = Some(self.limiter.shared.time(self.until));
-        Wish { gate: self.limiter.gate, usage: self.usage, arrival: self.arrival, deadline }
+        let deadline = Some(self.limiter.shared.time(self.context.waits_until()));
+        Wish {
+            gate: self.limiter.gate,
+            usage: self.usage,
+            cost: self.context.costs().clone(),
+            arrival: self.arrival,
+            deadline,
+        }
     }
 
     /// Outside a runtime one can go at once or not at all.

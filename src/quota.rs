@@ -1,22 +1,36 @@
-//! How much: [`Quota`] for one limit, [`Limits`] for all limits of one key, and [`Invalid`] for what cannot be built.
+//! How much: [`Quota`], one limit of one unit.
 
-use std::borrow::Cow;
-use std::convert::Infallible;
-use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-mod text;
+use crate::cost::Unit;
+use crate::invalid::Invalid;
 
-/// How many requests may go in how long a time.
+mod form;
+mod text;
+mod scale;
+
+pub use form::Anchor;
+use form::{Form, Rate};
+pub(crate) use scale::Scale;
+
+/// The longest period of a quota.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// By how much a bucket's burst must be smaller than the server's besides the jitter: what a late timer is credited.
+const LATE_WAKE: Duration = Duration::from_millis(2);
+
+/// How much of a unit may go in how long a time.
 ///
 /// A bare quota, `"50/s"` or [`Quota::per_second`], means what an API's page means by it: **at most n in any
 /// window of that length, as the server counts**. A bucket is said: `"10/s burst 20"` or [`Quota::bucket`] lets
 /// a burst go at once and then one by one at the rate, so up to `burst + rate × window` fall into a window.
 ///
-/// Constructors take any number; what cannot work (none at all, no time, a burst of none) is refused, with the
-/// reason, when a [`Limiter`](crate::Limiter) or a [`Client`](crate::Client) is built from it.
+/// What is counted are requests, or [`of`](Self::of) another unit. Constructors and setters take any number; what
+/// cannot work (none at all, no time, a burst of none) is refused, with the reason, when a
+/// [`Limiter`](crate::Limiter) or a [`Client`](crate::Client) is built from it. Rates are kept exactly, or rounded
+/// down by at most a thousandth, in the server's favour.
 ///
 /// # Examples
 ///
@@ -25,26 +39,44 @@ mod text;
 /// use std::time::Duration;
 ///
 /// assert_eq!("100/min".parse(), Ok(Quota::per_minute(100)));
-/// assert_eq!("40 per 2s".parse(), Ok(Quota::window(40, Duration::from_secs(2))));
-/// assert_eq!("10/s burst 20".parse(), Ok(Quota::bucket(10.0, 20)));
+/// assert_eq!("40 per 2s paced".parse(), Ok(Quota::window(40, Duration::from_secs(2)).paced()));
+/// assert_eq!("200_000 tokens/min".parse(), Ok(Quota::per_minute(200_000).of("tokens")));
+/// assert_eq!("10/s burst 20 headroom 10%".parse(), Ok(Quota::bucket(10.0, 20).headroom(10)));
+/// assert_eq!("0.5/s".parse(), Ok(Quota::window(1, Duration::from_secs(2))));
 /// assert_eq!(Quota::per_hour(5_000).to_string(), "5000/h");
 /// assert!("0/s".parse::<Quota>().unwrap_err().to_string().contains("at least 1"));
 /// ```
 #[doc(alias = "token bucket")]
 #[doc(alias = "GCRA")]
 #[doc(alias = "sliding window")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Quota {
-    count: u64,
-    period: Duration,
-    burst: Option<u64>,
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Quota(Form);
+
+/// A quota in the numbers that admission counts in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    Unlimited,
+    /// At most so many in any window, and paced by a bucket if that is asked for.
+    Window {
+        most: u64,
+        period: Duration,
+        anchor: Anchor,
+        pace: Option<Scale>,
+    },
+    Bucket(Scale),
 }
 
 impl Quota {
+    /// No limit. It counts nothing, and stands for one where a quota is asked for.
+    #[must_use]
+    pub const fn unlimited() -> Self {
+        Self(Form::window(None, Unit::REQUESTS))
+    }
+
     /// At most `count` in any window of the length `period`, as the server counts.
     #[must_use]
     pub const fn window(count: u64, period: Duration) -> Self {
-        Self { count, period, burst: None }
+        Self(Form::window(Some(Rate { count, period }), Unit::REQUESTS))
     }
 
     /// At most `count` in any second.
@@ -71,77 +103,180 @@ impl Quota {
         Self::window(count, Duration::from_secs(86_400))
     }
 
-    /// A bucket of `burst` requests that fills with `rate_per_second`. Fractions work: `0.5` is one in two
-    /// seconds. A rate whose interval is not a whole number of nanoseconds is rounded down, in the server's favour.
+    /// A bucket that holds `burst` and fills at `rate_per_second`. Fractions work: `0.5` is one in two seconds. A
+    /// rate that is not a whole number is kept as one in so many nanoseconds, rounded up.
     #[must_use]
     pub fn bucket(rate_per_second: f64, burst: u64) -> Self {
-        let (count, period) = text::exact_rate(rate_per_second);
-        Self { count, period, burst: Some(burst) }
+        Self::rate_and_burst(exact_rate(rate_per_second), burst)
     }
 
-    /// One each `interval`: a bucket with a burst of one.
+    /// One each `interval`: a bucket that holds one.
     #[must_use]
-    pub const fn every(interval: Duration) -> Self {
-        Self { count: 1, period: interval, burst: Some(1) }
+    pub fn every(interval: Duration) -> Self {
+        Self::rate_and_burst(Rate { count: 1, period: interval }, 1)
     }
 
-    /// How many, in each [`period`](Self::period).
-    #[must_use]
-    pub const fn count(&self) -> u64 {
-        self.count
+    fn rate_and_burst(rate: Rate, burst: u64) -> Self {
+        let mut form = Form::window(Some(rate), Unit::REQUESTS);
+        form.burst = Some(burst);
+        Self(form)
     }
 
-    /// How long a window is, or how long a bucket takes to gain [`count`](Self::count).
+    /// The same, counting another unit: `tokens`, or a name of your own. A request takes none of it unless its
+    /// [`Cost`](crate::Cost) says so.
     #[must_use]
-    pub const fn period(&self) -> Duration {
-        self.period
+    pub fn of(mut self, unit: impl Into<Unit>) -> Self {
+        self.0.unit = unit.into();
+        self
+    }
+
+    /// The same, spread evenly: one at a time. As [`at_most`](Self::at_most) with one.
+    #[must_use]
+    pub fn paced(self) -> Self {
+        self.at_most(1)
+    }
+
+    /// The same, no more than so many at once, and those that follow at the rate. What takes more at a time goes
+    /// when so many are there, and those that follow wait the longer.
+    #[must_use]
+    pub fn at_most(mut self, at_once: u64) -> Self {
+        self.0.at_most = Some(at_once);
+        self
+    }
+
+    /// The same, less so many percent (0 to 99) of the count and of the burst: a margin for others who use the same
+    /// key, and for wrong documentation.
+    #[must_use]
+    pub fn headroom(mut self, percent: u8) -> Self {
+        self.0.headroom_percent = percent;
+        self
+    }
+
+    /// A bucket that is safe for a server with this rate and burst on a network whose delays differ by up to `jitter`:
+    /// what leaves in a burst can arrive in a larger one, so its own burst is smaller by `rate × (jitter + 2 ms)`.
+    /// Refused when nothing is left of it. A window needs none: it counts from the answer.
+    #[must_use]
+    pub fn jitter(mut self, jitter: Duration) -> Self {
+        self.0.jitter = jitter;
+        self
+    }
+
+    /// A window that counts a request from there; [`Anchor::AnswerCapped`] unless set.
+    #[must_use]
+    pub fn counted_from(mut self, anchor: Anchor) -> Self {
+        self.0.anchor = anchor;
+        self
+    }
+
+    /// How many, in each [`period`](Self::period); zero if there is no limit.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.rate.map_or(0, |rate| rate.count)
+    }
+
+    /// How long a window is, or how long a bucket takes to gain [`count`](Self::count); zero if there is no limit.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.0.rate.map_or(Duration::ZERO, |rate| rate.period)
     }
 
     /// How many a full bucket lets go at once; `None` for a window.
     #[must_use]
-    pub const fn burst(&self) -> Option<u64> {
-        self.burst
+    pub fn burst(&self) -> Option<u64> {
+        self.0.burst
     }
 
-    /// The time in which a bucket gains one, rounded up.
-    pub(crate) fn interval_nanos(&self) -> u64 {
-        let interval = self.period.as_nanos().div_ceil(u128::from(self.count.max(1)));
-        u64::try_from(interval).unwrap_or(u64::MAX)
+    /// What is counted.
+    #[must_use]
+    pub fn unit(&self) -> &Unit {
+        &self.0.unit
     }
 
-    /// Whether this can be kept, and why not.
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
-        let allowed = match (self.count, self.period, self.burst) {
-            (0, ..) => "at least 1 in its period, as in `1/s`; for no limit, leave the quota out",
-            (_, Duration::ZERO, _) => "a period above zero, as in `1 per 500ms`",
-            (.., Some(0)) => "a burst of at least 1, as in `10/s burst 1`",
-            (_, period, _) if period > text::LONGEST => "a period of 100 years at most",
-            (.., Some(burst)) => return self.check_bucket(burst),
-            _ => return Ok(()),
+    /// The numbers to count in, or what is wrong.
+    pub(crate) fn plan(&self) -> Result<Plan, Invalid> {
+        let refused = |allowed| Invalid::new("quota", self.to_string(), allowed);
+        self.check_words().map_err(|allowed| refused(allowed.into()))?;
+        let Some(rate) = self.0.rate else { return Ok(Plan::Unlimited) };
+        let count = self.less_headroom(rate.count);
+        let scale = |burst| Scale::new(count, rate.period, burst).map_err(refused);
+        let Some(burst) = self.0.burst else {
+            let (most, period, anchor) = (count, rate.period, self.0.anchor);
+            return Ok(Plan::Window { most, period, anchor, pace: self.0.at_most.map(scale).transpose()? });
         };
-        Err(Invalid::new("quota", self.to_string(), allowed))
+        let burst = self.less_headroom(burst).max(1).min(self.0.at_most.unwrap_or(u64::MAX));
+        let burst = burst.saturating_sub(self.jitter_units(count, rate.period));
+        if burst == 0 {
+            return Err(refused("a burst above rate × (jitter + 2 ms)".into()));
+        }
+        scale(burst).map(Plan::Bucket)
     }
 
-    /// A bucket's decision is taken by `governor`: bursts below 2^32, and what a burst takes to fill in nanoseconds
-    /// must leave room for the clock in a `u64`.
-    fn check_bucket(&self, burst: u64) -> Result<(), Invalid> {
-        let interval = self.interval_nanos();
-        let allowed = if interval < text::SHORTEST_INTERVAL_NANOS {
-            "a bucket of 1000000/s at most: above, rounding to whole nanoseconds would cost more than a thousandth"
-        } else if u32::try_from(burst).is_err() {
-            "a burst of 4294967295 at most"
-        } else if u128::from(interval) * u128::from(burst) > text::LONGEST.as_nanos() {
-            "a burst that fills within 100 years"
-        } else {
-            return Ok(());
-        };
-        Err(Invalid::new("quota", self.to_string(), allowed))
+    /// What can be seen without reckoning.
+    fn check_words(&self) -> Result<(), &'static str> {
+        let form = &self.0;
+        let (count, period) = (self.count(), self.period());
+        match form {
+            _ if !text::is_unit(form.unit.name()) => Err("a unit of one word, of letters, digits, `-` and `_`"),
+            Form { rate: None, .. } if *form != Form::window(None, form.unit.clone()) => Err("`unlimited` by itself"),
+            Form { rate: None, .. } => Ok(()),
+            _ if count == 0 => Err("at least 1 in its period, as in `1/s`; for no limit, `unlimited`"),
+            _ if period.is_zero() => Err("a period above zero, as in `1 per 500ms`"),
+            _ if period > LONGEST => Err("a period of 100 years at most"),
+            Form { burst: Some(0), .. } => Err("a burst of at least 1, as in `10/s burst 1`"),
+            Form { at_most: Some(0), .. } => Err("at least 1 at once, as in `at most 1`"),
+            Form { headroom_percent: 100.., .. } => Err("a headroom below 100%"),
+            _ if self.less_headroom(count) == 0 => Err("a headroom that leaves at least 1"),
+            Form { burst: None, jitter, .. } if !jitter.is_zero() => {
+                Err("jitter for a bucket only: `burst` is missing")
+            }
+            Form { burst: Some(_), anchor, .. } if *anchor != Anchor::AnswerCapped => {
+                Err("`counted from` for a window only, without `burst`")
+            }
+            _ => Ok(()),
+        }
     }
+
+    /// Rounded down.
+    fn less_headroom(&self, amount: u64) -> u64 {
+        let kept = u128::from(100 - self.0.headroom_percent.min(100)) * u128::from(amount) / 100;
+        u64::try_from(kept).unwrap_or(u64::MAX)
+    }
+
+    /// How many more than leave in a burst can arrive in one, rounded up.
+    fn jitter_units(&self, count: u64, period: Duration) -> u64 {
+        if self.0.jitter.is_zero() {
+            return 0;
+        }
+        let time = self.0.jitter.saturating_add(LATE_WAKE).as_nanos();
+        let units = time.saturating_mul(u128::from(count)).div_ceil(period.as_nanos());
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+}
+
+/// A rate per second as a count and a period: whole numbers as they are, others as one in so many nanoseconds,
+/// rounded up. No rate at all becomes a count of none, which is refused when built.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    clippy::float_cmp,
+    reason = "casts stop at the ends, which are refused when built, and whole numbers compare exactly"
+)]
+fn exact_rate(per_second: f64) -> Rate {
+    let second = Duration::from_secs(1);
+    if !per_second.is_finite() || per_second <= 0.0 {
+        return Rate { count: 0, period: second };
+    }
+    let whole = per_second as u64;
+    if whole as f64 == per_second {
+        return Rate { count: whole, period: second };
+    }
+    Rate { count: 1, period: Duration::from_nanos((1e9 / per_second).ceil() as u64) }
 }
 
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        text::print((self.count, self.period, self.burst), f)
+        text::print(&self.0, f)
     }
 }
 
@@ -149,10 +284,9 @@ impl FromStr for Quota {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let parts = text::read(text).ok_or_else(|| Invalid::new("quota", text, text::FORM));
-        let (count, period, burst) = parts?;
-        let quota = Self { count, period, burst };
-        quota.check()?;
+        let form = text::read(text).ok_or_else(|| Invalid::new("quota", text, text::GRAMMAR))?;
+        let quota = Self(form);
+        quota.plan()?;
         Ok(quota)
     }
 }
@@ -173,220 +307,39 @@ impl TryFrom<String> for Quota {
     }
 }
 
-/// All limits of one key: its quotas, and how many may be in flight at once. A request passes all of them or none.
-///
-/// Wherever limits are asked for, a quota or its text does as well.
-///
-/// # Examples
-///
-/// ```
-/// use reqwest_throttle::Limits;
-///
-/// let limits = Limits::new().quota("50/s").quota("1000/hour").in_flight(8);
-/// assert_eq!(limits.to_string(), "50/s, 1000/h, 8 in flight");
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    quotas: Vec<Quota>,
-    in_flight: Option<usize>,
-    invalid: Option<Invalid>,
-}
-
-impl Limits {
-    /// No limit at all.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a quota. A text that cannot be read is kept, and refused when something is built from these limits.
-    #[must_use]
-    pub fn quota<Q>(mut self, quota: Q) -> Self
-    where
-        Q: TryInto<Quota>,
-        Q::Error: Into<Invalid>,
-    {
-        match quota.try_into() {
-            Ok(quota) => self.quotas.push(quota),
-            Err(error) => self.invalid = self.invalid.or_else(|| Some(error.into())),
-        }
-        self
-    }
-
-    /// How many requests may be in flight at once, from the moment they are let go until their body has ended.
-    #[doc(alias = "bulkhead")]
-    #[doc(alias = "concurrency limit")]
-    #[must_use]
-    pub fn in_flight(mut self, most: usize) -> Self {
-        self.in_flight = Some(most);
-        self
-    }
-
-    pub(crate) fn quotas(&self) -> &[Quota] {
-        &self.quotas
-    }
-
-    pub(crate) fn most_in_flight(&self) -> Option<usize> {
-        self.in_flight
-    }
-
-    /// Whether all of this can be kept, and why not.
-    pub(crate) fn check(&self) -> Result<(), Invalid> {
-        if let Some(invalid) = &self.invalid {
-            return Err(invalid.clone());
-        }
-        if self.in_flight == Some(0) {
-            let allowed = "at least 1; for no limit, leave it out";
-            return Err(Invalid::new("in_flight", "0", allowed));
-        }
-        self.quotas.iter().try_for_each(Quota::check)
+/// A window: so many in any time of this length.
+impl From<(u64, Duration)> for Quota {
+    fn from((count, period): (u64, Duration)) -> Self {
+        Self::window(count, period)
     }
 }
 
-impl fmt::Display for Limits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quotas = self.quotas.iter().map(ToString::to_string);
-        let slots = self.in_flight.iter().map(|most| format!("{most} in flight"));
-        let all: Vec<_> = quotas.chain(slots).collect();
-        f.write_str(if all.is_empty() { "no limit" } else { "" })?;
-        f.write_str(&all.join(", "))
+/// A bucket, as governor's quotas are.
+impl From<governor::Quota> for Quota {
+    fn from(quota: governor::Quota) -> Self {
+        let rate = Rate { count: 1, period: quota.replenish_interval() };
+        Self::rate_and_burst(rate, quota.burst_size().get().into())
     }
 }
 
-impl From<Quota> for Limits {
-    fn from(quota: Quota) -> Self {
-        Self::new().quota(quota)
+/// As its text.
+#[cfg(feature = "serde")]
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+impl serde::Serialize for Quota {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
-impl TryFrom<&str> for Limits {
-    type Error = Invalid;
-
-    fn try_from(text: &str) -> Result<Self, Invalid> {
-        text.parse().map(Quota::into)
-    }
-}
-
-impl TryFrom<String> for Limits {
-    type Error = Invalid;
-
-    fn try_from(text: String) -> Result<Self, Invalid> {
-        text.as_str().try_into()
-    }
-}
-
-/// A setting that cannot be kept: which, what it was, and what is allowed instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Invalid {
-    /// Which setting.
-    pub field: Cow<'static, str>,
-    /// What it was.
-    pub value: String,
-    /// What it may be.
-    pub allowed: Cow<'static, str>,
-}
-
-impl Invalid {
-    pub(crate) fn new(field: &'static str, value: impl Into<String>, allowed: impl Into<Cow<'static, str>>) -> Self {
-        Self { field: field.into(), value: value.into(), allowed: allowed.into() }
-    }
-
-    /// The same, found inside another setting.
-    pub(crate) fn inside(mut self, outer: &'static str) -> Self {
-        self.field = format!("{outer}: {}", self.field).into();
-        self
-    }
-}
-
-impl fmt::Display for Invalid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} `{}` cannot be kept; allowed is {}", self.field, self.value, self.allowed)
-    }
-}
-
-impl Error for Invalid {}
-
-/// Limits and quotas convert without fail; this lets setters take either.
-impl From<Infallible> for Invalid {
-    fn from(never: Infallible) -> Self {
-        match never {}
+/// From its text.
+#[cfg(feature = "serde")]
+#[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
+impl<'de> serde::Deserialize<'de> for Quota {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read_and_printed_in_one_form() {
-        for (written, printed) in [
-            ("50/s", "50/s"),
-            (" 50 / sec ", "50/s"),
-            ("100/min", "100/min"),
-            ("100 per minute", "100/min"),
-            ("5_000/hour", "5000/h"),
-            ("40 per 2s", "40 per 2s"),
-            ("1 per 500ms", "1 per 500ms"),
-            ("1/500 ms", "1 per 500ms"),
-            ("1 per 120s", "1 per 2min"),
-            ("10/s burst 20", "10/s burst 20"),
-            ("7/min burst 1", "7/min burst 1"),
-            ("1/day", "1/d"),
-        ] {
-            let quota: Quota = written.parse().unwrap();
-            assert_eq!(quota.to_string(), printed);
-            assert_eq!(printed.parse(), Ok(quota));
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_named_with_its_remedy() {
-        for text in [
-            "",
-            "50",
-            "/s",
-            "10/",
-            "-1/s",
-            "NaN/s",
-            "1e400/s",
-            "10/fortnight",
-            "1/2sec/s",
-            "_1/s",
-            "5 per",
-            "10/s burst x",
-        ] {
-            let error = text.parse::<Quota>().unwrap_err();
-            assert_eq!((error.field.as_ref(), error.value.as_str()), ("quota", text));
-            assert!(error.to_string().contains("`50/s`"), "{error}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_kept_is_named_with_its_remedy() {
-        for (text, remedy) in [
-            ("0/s", "at least 1 in its period"),
-            ("5 per 0s", "a period above zero"),
-            ("1/s burst 0", "a burst of at least 1"),
-            ("1/4000000000d", "100 years at most"),
-            ("2_000_000/s burst 1", "1000000/s at most"),
-            ("1/s burst 5_000_000_000", "4294967295 at most"),
-            ("1 per 365d burst 1000", "within 100 years"),
-        ] {
-            let error = text.parse::<Quota>().unwrap_err();
-            assert!(error.allowed.contains(remedy), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn a_rate_is_kept_exactly_or_in_the_servers_favour() {
-        assert_eq!(Quota::bucket(0.5, 1).interval_nanos(), 2_000_000_000);
-        assert_eq!(Quota::bucket(2.5, 1).interval_nanos(), 400_000_000);
-        assert_eq!(Quota::bucket(1e6, 1).interval_nanos(), 1_000);
-        assert_eq!("7/min burst 1".parse::<Quota>().unwrap().interval_nanos(), 8_571_428_572);
-        for nothing in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(Quota::bucket(nothing, 1).check().is_err(), "{nothing}");
-        }
-        assert!(Quota::bucket(f64::MIN_POSITIVE, 1).check().is_err());
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quota::Quota;
@@ -15,7 +16,7 @@ pub struct Refused {
     /// Whose limit is in the way: the host, for a client; empty for a bare limiter.
     pub limit: String,
     /// The quota in the way, if it is one.
-    pub quota: Option<Quota>,
+    pub quota: Option<Arc<Quota>>,
     /// The number of requests in flight in the way, if it is that.
     pub in_flight: Option<usize>,
     /// How long one would have to wait, at the least, if that is known.
@@ -32,6 +33,8 @@ pub enum Reason {
     WouldWait,
     /// It cannot go before its deadline, or could not.
     Deadline,
+    /// It costs more than the quota ever lets go at once.
+    CostExceedsQuota,
     /// The limiter counts requests in flight, and `wait` hands out no permit to count by: use `acquire`.
     NeedsPermit,
     /// It would have to wait, and there is no tokio runtime to wait on.
@@ -48,29 +51,50 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.reason {
-            Reason::WouldWait => f.write_str("it would have to wait")?,
-            Reason::Deadline => f.write_str("it cannot go before its deadline")?,
-            Reason::NeedsPermit => return f.write_str("requests in flight are limited: use `acquire`, not `wait`"),
-            Reason::NoRuntime => return f.write_str("it would have to wait, and only a tokio runtime can"),
-        }
+        let (what, remedy) = match self.reason {
+            Reason::WouldWait => ("it would have to wait", "try again then, or wait with `acquire`"),
+            Reason::Deadline if self.in_flight.is_some() => (
+                "it did not go in the time that it may wait",
+                "allow a longer wait, or read or drop the responses held",
+            ),
+            Reason::Deadline => ("it cannot go in the time that it may wait", "allow a longer wait"),
+            Reason::CostExceedsQuota => ("it costs more than ever goes at once", "ask for less"),
+            Reason::NeedsPermit => {
+                ("requests in flight are counted by permits", "use `acquire` in the place of `wait`")
+            }
+            Reason::NoRuntime => {
+                ("it would have to wait outside a tokio runtime", "wait in one, as in `Runtime::block_on`")
+            }
+        };
+        f.write_str(what)?;
         self.fmt_limit(f)?;
         if let Some(wait) = self.wait {
-            write!(f, ", for {wait:?} at least")?;
+            write!(f, ", for {:?} at least", round(wait))?;
         }
-        write!(f, " with {} ahead; allow a longer wait, or ask for less", self.ahead)
+        match self.ahead {
+            0 => {}
+            ahead => write!(f, ", with {ahead} ahead")?,
+        }
+        write!(f, "; {remedy}")
     }
 }
 
 impl Refused {
     fn fmt_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.quota, self.in_flight) {
-            (Some(quota), _) => write!(f, ": the limit is {quota}")?,
-            (None, Some(most)) => write!(f, ": the limit is {most} in flight")?,
-            (None, None) => f.write_str(": the server asked for a pause")?,
+        match (&self.quota, self.in_flight, self.reason) {
+            (Some(quota), ..) => write!(f, ": the limit is {quota}")?,
+            (None, Some(most), _) => write!(f, ": the limit is {most} in flight")?,
+            (None, None, Reason::WouldWait | Reason::Deadline) => f.write_str(": the server asked for a pause")?,
+            (None, None, _) => {}
         }
         if self.limit.is_empty() { Ok(()) } else { write!(f, " for {}", self.limit) }
     }
+}
+
+/// To the next millisecond, for those who read it.
+fn round(wait: Duration) -> Duration {
+    let millis = wait.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 impl Error for Refused {}
@@ -82,13 +106,13 @@ mod tests {
     #[test]
     fn it_says_which_limit_how_long_and_how_many() {
         let mut refused = Refused::new(Reason::Deadline, "api.example.com");
-        refused.quota = Some(Quota::per_second(10));
-        refused.wait = Some(Duration::from_millis(2_500));
+        refused.quota = Some(Arc::new(Quota::per_second(10)));
+        refused.wait = Some(Duration::from_micros(2_499_001));
         refused.ahead = 20;
         assert_eq!(
             refused.to_string(),
-            "it cannot go before its deadline: the limit is 10/s for api.example.com, for 2.5s at least \
-             with 20 ahead; allow a longer wait, or ask for less"
+            "it cannot go in the time that it may wait: the limit is 10/s for api.example.com, for 2.5s at least, \
+             with 20 ahead; allow a longer wait"
         );
     }
 }

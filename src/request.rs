@@ -4,25 +4,27 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use reqwest::{Body, Request, Response};
 
 use crate::context::Context;
+use crate::cost::Unit;
 use crate::error::Error;
 use crate::exchange::Sender;
 
-/// A request in the making. Its methods are those of [`reqwest::RequestBuilder`], and
-/// [`within`](Self::within); [`send`](Self::send) waits for the request's turn.
+/// A request in the making, as [`reqwest::RequestBuilder`], with a budget for the wait. [`send`](Self::send) waits for the
+/// request's turn.
 #[must_use = "a request is only sent by `send`"]
 pub struct RequestBuilder {
     sender: Arc<Sender>,
     inner: Result<reqwest::RequestBuilder, Error>,
     budget: Option<Duration>,
+    context: Context,
 }
 
 impl RequestBuilder {
     pub(crate) fn new(sender: Arc<Sender>, inner: Result<reqwest::RequestBuilder, Error>) -> Self {
-        Self { sender, inner, budget: None }
+        Self { sender, inner, budget: None, context: Context::new() }
     }
 
     fn map(mut self, change: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> Self {
@@ -49,6 +51,16 @@ impl RequestBuilder {
     /// Sets the header `Authorization: Bearer …`.
     pub fn bearer_auth<T: fmt::Display>(self, token: T) -> Self {
         self.map(|inner| inner.bearer_auth(token))
+    }
+
+    /// Sets the header `Authorization: Basic …`.
+    pub fn basic_auth<U: fmt::Display, P: fmt::Display>(self, username: U, password: Option<P>) -> Self {
+        self.map(|inner| inner.basic_auth(username, password))
+    }
+
+    /// Sets the version of HTTP.
+    pub fn version(self, version: Version) -> Self {
+        self.map(|inner| inner.version(version))
     }
 
     /// Sets the body. One that is in memory can be sent again after a refusal, a stream only once.
@@ -90,7 +102,14 @@ impl RequestBuilder {
         self
     }
 
-    /// Builds the request, to be sent with [`Client::execute`](crate::Client::execute).
+    /// What it takes beside one request: so much of a unit that quotas count, as `tokens`.
+    pub fn cost(mut self, unit: impl Into<Unit>, amount: u64) -> Self {
+        self.context = self.context.cost(unit, amount);
+        self
+    }
+
+    /// Builds the request, to be sent with [`Client::execute`](crate::Client::execute). A budget that was set with
+    /// [`within`](Self::within) is not part of it.
     ///
     /// # Errors
     ///
@@ -111,7 +130,7 @@ impl RequestBuilder {
     ///
     /// Dropping the future leaves the line, or gives the attempt up; others move up at once.
     pub async fn send(self) -> Result<Response, Error> {
-        let context = self.budget.map_or_else(Context::new, Context::within);
+        let context = self.budget.map_or_else(|| self.context.clone(), |budget| self.context.but_within(budget));
         let request = self.inner?.build()?;
         self.sender.send(request, &context).await
     }

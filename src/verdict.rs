@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
+use crate::backoff;
 use crate::signal::Signal;
+use crate::wait::Wait;
 
 /// A stated wait above this is not slept on: the caller gets the response.
-pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(600);
+const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// What a refusal without a usable wait (none, or zero) is taken to ask for.
-const UNSTATED_PAUSE: Duration = Duration::from_secs(1);
-
-/// How long nobody may pass the gate of a response, if it says so.
-pub(crate) fn pause(signal: Signal) -> Option<Duration> {
-    let stated = signal.wait.unwrap_or_default();
-    signal.throttled.then(|| stated.max(UNSTATED_PAUSE))
+/// How long nobody may pass the gate of a response, if it refuses: the stated wait and a little more, up to the most that
+/// is slept on. A wait of nothing is as if unstated: going again at once would earn the next refusal.
+pub(crate) fn wait(signal: Signal, random: u32) -> Option<Wait> {
+    let wait = match signal.wait {
+        Some(wait) if !wait.is_zero() => Wait::Stated(backoff::after_stated(wait.min(MAX_PAUSE), random)),
+        _ => Wait::Unstated(random),
+    };
+    signal.throttled.then_some(wait)
 }
 
 /// What is known about a request besides its answer.
@@ -28,7 +31,7 @@ pub(crate) struct Attempt {
 /// Whether the request goes out again, once its gate lets it.
 pub(crate) fn again(signal: Signal, attempt: Attempt) -> bool {
     // A 429 proves that nothing was done, so every method may be repeated.
-    pause(signal).is_some_and(|pause| pause <= MAX_PAUSE) && attempt.left > 0 && attempt.replayable
+    signal.throttled && signal.wait.is_none_or(|wait| wait <= MAX_PAUSE) && attempt.left > 0 && attempt.replayable
 }
 
 #[cfg(test)]
@@ -37,13 +40,13 @@ mod tests {
 
     #[test]
     fn a_refusal_always_pauses_and_never_for_nothing() {
-        let pause = |throttled, wait: Option<u64>| {
-            pause(Signal { throttled, wait: wait.map(Duration::from_secs) }).map(|p| p.as_secs())
-        };
-        assert_eq!(pause(true, Some(7)), Some(7));
-        assert_eq!(pause(true, Some(0)), Some(1));
-        assert_eq!(pause(true, None), Some(1));
-        assert_eq!(pause(false, None), None);
+        let wait =
+            |throttled, seconds: Option<u64>| wait(Signal { throttled, wait: seconds.map(Duration::from_secs) }, 0);
+        assert_eq!(wait(true, Some(7)), Some(Wait::Stated(Duration::from_secs(7))));
+        assert_eq!(wait(true, Some(86_400)), Some(Wait::Stated(MAX_PAUSE)));
+        assert_eq!(wait(true, Some(0)), Some(Wait::Unstated(0)));
+        assert_eq!(wait(true, None), Some(Wait::Unstated(0)));
+        assert_eq!(wait(false, None), None);
     }
 
     #[test]

@@ -56,9 +56,12 @@ fn read(folder: &Path, parent: &str) -> Sources {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let module = if parent.is_empty() { name.clone() } else { format!("{parent}::{name}") };
+        if name == "tests" {
+            continue;
+        }
         if path.is_dir() {
             sources.extend(read(&path, &module));
-        } else if name != "tests" {
+        } else {
             let module = if module == "lib" { String::new() } else { module };
             sources.insert(module, fs::read_to_string(&path).unwrap());
         }

@@ -312,7 +312,9 @@ async fn a_bad_address_is_named_without_its_secrets() {
     for (address, shown) in [
         ("example.com/path?key=SECRET123", "`example.com/path`"),
         ("https://", "`https://`"),
-        ("http://me:SECRET123@", "``"),
+        ("http://me:SECRET123@", "`…@`"),
+        ("mailto:me@example.com", "`…@example.com`"),
+        ("ftp://example.com/", "`ftp://example.com/`"),
         ("data:text/plain,x", "`data:text/plain,x`"),
     ] {
         let error = Client::new().get(address).send().await.unwrap_err();

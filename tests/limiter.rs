@@ -104,7 +104,7 @@ async fn a_deadline_that_cannot_be_met_is_refused_at_once_and_costs_nothing() {
     let (limiter, start) = (drained(10_000), Instant::now());
     let refused = limiter.wait(&Context::within(ms(3_000))).await.unwrap_err();
     assert_eq!((start.elapsed(), refused.reason, refused.wait), (ms(0), Reason::Deadline, Some(ms(10_000))));
-    assert_eq!(refused.quota, Some(Quota::every(ms(10_000))));
+    assert_eq!(refused.quota, Some(Quota::every(ms(10_000)).into()));
     limiter.wait(&Context::within(ms(12_000))).await.unwrap();
     assert_eq!(start.elapsed(), ms(10_000));
 }

@@ -1,4 +1,4 @@
-//! Rate r, burst b: governor's decision over a store that we can peek at and give back to.
+//! Rate r, burst b: governor's decision over a store that we can peek at, give back to and charge.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -13,101 +13,187 @@ use governor::middleware::NoOpMiddleware;
 use governor::nanos::Nanos;
 use governor::state::{NotKeyed, StateStore};
 
+use crate::quota::Scale;
 use crate::time::Time;
 
+/// The latest instant, and the deepest debt, in ticks: with what a bucket takes to fill they stay below 2^64, which
+/// governor's sums are not checked for.
+const END_OF_TIME: u64 = 1 << 62;
+
 /// A bucket. Full to begin with.
-#[derive(Debug)]
+///
+/// What goes is bought in whole grains of the [`Scale`]; what is left of a grain pays for what goes next.
 pub(super) struct Bucket {
-    governor: RateLimiter<NotKeyed, Cells, Cells, NoOpMiddleware<Time>>,
+    governor: RateLimiter<NotKeyed, Cells, Cells, NoOpMiddleware<Ticks>>,
     cells: Cells,
-    interval_nanos: u64,
-    burst: u32,
-    /// Units charged since the beginning, and when the last were: what a give-back may restore depends on them.
-    charged: u64,
-    charged_at: Time,
+    scale: Scale,
+    /// Units that were bought and have not gone.
+    left: u64,
+    /// Units bought since the beginning, and when the last were: what a give-back may restore depends on them.
+    bought: u64,
+    bought_at: Ticks,
+    /// The count at the last drain: what was charged before it is gone, and cannot come back.
+    drained: u64,
 }
 
-/// A charge that was made, as far as giving it back needs it.
+/// A charge that was made, as far as giving it back needs it: the bucket's count right after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
-    cost: u32,
-    /// The bucket's count right after it.
-    charged: u64,
+    bought: u64,
 }
 
 impl Bucket {
-    /// `interval_nanos` is the time in which one unit is gained. A checked quota bounds `interval × burst`, which
-    /// governor multiplies unchecked.
-    pub(super) fn new(interval_nanos: u64, burst: u32) -> Self {
-        let interval = Duration::from_nanos(interval_nanos.max(1));
-        let most = NonZeroU32::new(burst).unwrap_or(NonZeroU32::MIN);
-        // Neither number is zero here, and `with_period` fails on nothing else.
-        let quota = governor::Quota::with_period(interval)
-            .unwrap_or_else(|| governor::Quota::per_second(most))
-            .allow_burst(most);
+    pub(super) fn new(scale: Scale) -> Self {
         let cells = Cells::default();
-        Self {
-            // governor takes its beginning from the clock, which must stand at zero for that.
-            governor: RateLimiter::new(quota, cells.clone(), cells.clone()),
-            cells,
-            interval_nanos: interval_nanos.max(1),
-            burst: most.get(),
-            charged: 0,
-            charged_at: Time::ZERO,
-        }
+        Self { governor: decision(scale, &cells), cells, scale, left: 0, bought: 0, bought_at: Ticks(0), drained: 0 }
+    }
+
+    /// The most that can ever go at once.
+    pub(super) fn capacity(&self) -> u64 {
+        self.scale.capacity()
     }
 
     /// When `cost` can go if nothing else does first: governor's answer, and nothing changes.
-    pub(super) fn ready_at(&self, cost: u32, now: Time) -> Time {
-        self.decide(cost, now, true).err().unwrap_or(now)
+    pub(super) fn ready_at(&self, cost: u64, now: Time) -> Time {
+        let answer = self.decide(self.to_buy(cost), self.ticks(now), true);
+        answer.err().map_or(now, |at| self.time(at).max(now))
     }
 
     /// Takes `cost`, if it is there.
-    pub(super) fn take(&mut self, cost: u32, now: Time) -> Result<Charge, Time> {
-        self.decide(cost, now, false)?;
-        self.charged = self.charged.wrapping_add(u64::from(cost));
-        self.charged_at = now;
-        Ok(Charge { cost, charged: self.charged })
+    pub(super) fn take(&mut self, cost: u64, now: Time) -> Result<Charge, Time> {
+        let (grains, now) = (self.to_buy(cost), self.ticks(now));
+        self.decide(grains, now, false).map_err(|at| self.time(at))?;
+        Ok(self.bought(cost, grains, now))
     }
 
-    fn decide(&self, cost: u32, now: Time, peek: bool) -> Result<(), Time> {
-        let Some(cost) = NonZeroU32::new(cost) else { return Ok(()) };
-        self.cells.0.now.store(now.as_nanos(), Relaxed);
-        self.cells.0.peek.store(peek, Relaxed);
-        match self.governor.check_n(cost) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(not_until)) => Err(not_until.earliest_possible()),
-            // More than the bucket ever holds.
-            Err(_) => Err(Time::from_nanos(u64::MAX)),
+    /// Takes `cost` whether it is there or not, into debt.
+    pub(super) fn charge(&mut self, cost: u64, now: Time) -> Charge {
+        let (grains, now) = (self.to_buy(cost), self.ticks(now));
+        let full_at = self.full_at().max(now.0).saturating_add(self.span(grains));
+        self.set_full_at(full_at);
+        self.bought(cost, grains, now)
+    }
+
+    fn bought(&mut self, cost: u64, grains: u64, now: Ticks) -> Charge {
+        let units = grains.saturating_mul(self.scale.grain);
+        self.left = self.left.saturating_add(units).saturating_sub(cost);
+        if grains > 0 {
+            self.bought = self.bought.wrapping_add(units);
+            self.bought_at = now;
         }
+        Charge { bought: self.bought }
     }
 
-    /// When the last of `cost` units that go one by one as they come can go.
+    /// When the last of `cost` units that go one by one as they come can go, whatever the burst.
     pub(super) fn estimate(&self, cost: u64, now: Time) -> Time {
-        let ahead = u128::from(cost) * u128::from(self.interval_nanos);
-        let depth = u128::from(self.burst) * u128::from(self.interval_nanos);
-        let full_again = u128::from(self.full_at().max(now).as_nanos()) + ahead;
-        let earliest = u64::try_from(full_again.saturating_sub(depth)).unwrap_or(u64::MAX);
-        Time::from_nanos(earliest).max(now)
+        let filled = self.full_at().max(self.ticks(now).0).saturating_add(self.span(self.to_buy(cost)));
+        self.time(Ticks(filled.saturating_sub(self.span(self.scale.burst.into())))).max(now)
     }
 
-    /// Undoes a charge that was never used.
+    /// Undoes so much of a charge.
     ///
     /// Taking it off the level would mint units when the bucket has been full since: what came in meanwhile ran
     /// over, and the charge with it. So the bucket is never made fuller than it would be had it been full at its
     /// last charge, with only what was charged since then on it.
-    pub(super) fn give_back(&mut self, charge: Charge) {
-        let full_at = self.full_at().as_nanos();
-        let since = self.charged.wrapping_sub(charge.charged);
-        let plain = full_at.saturating_sub(u64::from(charge.cost).saturating_mul(self.interval_nanos));
-        let floor = self.charged_at.plus(since.saturating_mul(self.interval_nanos)).as_nanos();
-        self.cells.0.full_at.store(plain.max(full_at.min(floor)), Relaxed);
+    pub(super) fn give_back(&mut self, amount: u64, charge: Charge) {
+        let since = self.bought.wrapping_sub(charge.bought);
+        if since >= self.bought.wrapping_sub(self.drained) {
+            return;
+        }
+        self.left = self.left.saturating_add(amount);
+        let grains = self.left / self.scale.grain;
+        self.left %= self.scale.grain;
+        let plain = self.full_at().saturating_sub(self.span(grains));
+        let floor = self.bought_at.0.saturating_add(self.span(since.div_ceil(self.scale.grain)));
+        self.set_full_at(plain.max(self.full_at().min(floor)));
+    }
+
+    /// At this instant no more than one unit is there: enough for a probe, and then the rate.
+    pub(super) fn drain(&mut self, at: Time) {
+        self.left = 0;
+        self.drained = self.bought;
+        let one_there = self.ticks(at).0.saturating_add(self.span(u64::from(self.scale.burst) - 1));
+        self.set_full_at(self.full_at().max(one_there));
+    }
+
+    /// Another rate and burst. What has been spent stays spent, in units; so nothing is minted and nothing lost.
+    pub(super) fn retune(&mut self, scale: Scale, now: Time) {
+        let old = self.scale;
+        let now_old = self.ticks(now).0;
+        let now_new = now.as_nanos() / scale.tick_nanos;
+        // A span of time at the old rate, and the one in which the new rate gains as much.
+        let stretch = |ticks: u64| {
+            let grains = u128::from(ticks).saturating_mul(old.grain.into());
+            let stretched = grains.saturating_mul(scale.interval_ticks.into());
+            (stretched, u128::from(old.interval_ticks).saturating_mul(scale.grain.into()))
+        };
+        let (owed, per) = stretch(self.full_at().saturating_sub(now_old));
+        let owed = u64::try_from(owed.div_ceil(per)).unwrap_or(END_OF_TIME);
+        let (idle, per) = stretch(now_old.saturating_sub(self.bought_at.0));
+        let idle = u64::try_from(idle / per).unwrap_or(u64::MAX);
+        self.scale = scale;
+        self.left = 0;
+        self.bought_at = Ticks(now_new.saturating_sub(idle));
+        self.governor = decision(scale, &self.cells);
+        self.set_full_at(now_new.saturating_add(owed));
+    }
+
+    fn to_buy(&self, cost: u64) -> u64 {
+        cost.saturating_sub(self.left).div_ceil(self.scale.grain)
+    }
+
+    fn decide(&self, grains: u64, now: Ticks, peek: bool) -> Result<(), Ticks> {
+        let never = Err(Ticks(u64::MAX));
+        let Ok(grains) = u32::try_from(grains) else { return never };
+        let Some(grains) = NonZeroU32::new(grains) else { return Ok(()) };
+        self.cells.0.now.store(now.0, Relaxed);
+        self.cells.0.peek.store(peek, Relaxed);
+        match self.governor.check_n(grains) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(not_until)) => Err(not_until.earliest_possible()),
+            // More than the bucket ever holds.
+            Err(_) => never,
+        }
     }
 
     /// When it will be full, if nothing more goes ("theoretical arrival time" in the literature on GCRA).
-    fn full_at(&self) -> Time {
-        Time::from_nanos(self.cells.0.full_at.load(Relaxed))
+    fn full_at(&self) -> u64 {
+        self.cells.0.full_at.load(Relaxed)
     }
+
+    fn set_full_at(&self, ticks: u64) {
+        self.cells.0.full_at.store(ticks.min(END_OF_TIME), Relaxed);
+    }
+
+    /// How long the bucket takes to gain so many grains.
+    fn span(&self, grains: u64) -> u64 {
+        grains.saturating_mul(self.scale.interval_ticks)
+    }
+
+    /// Rounded down: what is due later is due later.
+    fn ticks(&self, time: Time) -> Ticks {
+        Ticks((time.as_nanos() / self.scale.tick_nanos).min(END_OF_TIME))
+    }
+
+    fn time(&self, ticks: Ticks) -> Time {
+        Time::from_nanos(ticks.0.saturating_mul(self.scale.tick_nanos))
+    }
+}
+
+impl fmt::Debug for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bucket").field("scale", &self.scale).field("full_at", &self.full_at()).finish_non_exhaustive()
+    }
+}
+
+/// governor's limiter takes its beginning from the clock, which must stand at zero for that.
+fn decision(scale: Scale, cells: &Cells) -> RateLimiter<NotKeyed, Cells, Cells, NoOpMiddleware<Ticks>> {
+    cells.0.now.store(0, Relaxed);
+    let burst = NonZeroU32::new(scale.burst).unwrap_or(NonZeroU32::MIN);
+    // A scale's interval is above zero, and `with_period` fails on nothing else.
+    let quota = governor::Quota::with_period(Duration::from_nanos(scale.interval_ticks))
+        .unwrap_or_else(|| governor::Quota::per_second(burst));
+    RateLimiter::new(quota.allow_burst(burst), cells.clone(), cells.clone())
 }
 
 /// governor's store and clock: two plain cells, and whether a decision is only a look. They are atomic because
@@ -120,12 +206,6 @@ struct Inner {
     full_at: AtomicU64,
     now: AtomicU64,
     peek: AtomicBool,
-}
-
-impl fmt::Debug for Cells {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cells").field("full_at", &self.0.full_at).finish_non_exhaustive()
-    }
 }
 
 impl StateStore for Cells {
@@ -144,106 +224,34 @@ impl StateStore for Cells {
 }
 
 impl Clock for Cells {
-    type Instant = Time;
+    type Instant = Ticks;
 
-    fn now(&self) -> Time {
-        Time::from_nanos(self.0.now.load(Relaxed))
+    fn now(&self) -> Ticks {
+        Ticks(self.0.now.load(Relaxed))
     }
 }
 
-impl Reference for Time {
+/// An instant in ticks of the scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ticks(u64);
+
+impl Reference for Ticks {
     fn duration_since(&self, earlier: Self) -> Nanos {
-        Nanos::new(self.as_nanos().saturating_sub(earlier.as_nanos()))
+        Nanos::new(self.0.saturating_sub(earlier.0))
     }
 
     fn saturating_sub(&self, duration: Nanos) -> Self {
-        self.minus(duration.as_u64())
+        Self(self.0.saturating_sub(duration.as_u64()))
     }
 }
 
-impl Add<Nanos> for Time {
+impl Add<Nanos> for Ticks {
     type Output = Self;
 
     fn add(self, nanos: Nanos) -> Self {
-        self.plus(nanos.as_u64())
+        Self(self.0.saturating_add(nanos.as_u64()))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    fn at(ms: u64) -> Time {
-        Time::from_nanos(ms * MS)
-    }
-
-    #[test]
-    fn a_full_bucket_lets_its_burst_go_and_then_one_per_interval() {
-        let mut bucket = Bucket::new(10 * MS, 3);
-        for _ in 0..3 {
-            bucket.take(1, at(0)).unwrap();
-        }
-        assert_eq!(bucket.take(1, at(0)).unwrap_err(), at(10));
-        assert_eq!(bucket.take(1, Time::from_nanos(10 * MS - 1)).unwrap_err(), at(10));
-        bucket.take(1, at(10)).unwrap();
-        assert_eq!(bucket.ready_at(3, at(10)), at(40));
-    }
-
-    #[test]
-    fn looking_takes_nothing_and_a_refusal_takes_nothing() {
-        let mut bucket = Bucket::new(10 * MS, 2);
-        assert_eq!(bucket.ready_at(2, at(0)), at(0));
-        assert_eq!(bucket.take(3, at(0)).unwrap_err(), Time::from_nanos(u64::MAX));
-        bucket.take(1, at(0)).unwrap();
-        assert_eq!(bucket.take(2, at(0)).unwrap_err(), at(10));
-        bucket.take(1, at(0)).unwrap();
-    }
-
-    #[test]
-    fn an_estimate_is_the_instant_at_which_the_last_one_goes() {
-        let mut bucket = Bucket::new(10 * MS, 3);
-        assert_eq!(bucket.estimate(3, at(5)), at(5));
-        assert_eq!(bucket.estimate(4, at(5)), at(15));
-        bucket.take(3, at(5)).unwrap();
-        assert_eq!(bucket.estimate(1, at(5)), at(15));
-        assert_eq!(bucket.estimate(100, at(5)), at(1_005));
-        assert_eq!(bucket.estimate(u64::MAX, at(5)), Time::from_nanos(u64::MAX));
-    }
-
-    #[test]
-    fn giving_back_is_exact_when_nothing_went_since() {
-        let mut bucket = Bucket::new(10 * MS, 2);
-        bucket.take(1, at(0)).unwrap();
-        let charge = bucket.take(1, at(0)).unwrap();
-        bucket.give_back(charge);
-        assert_eq!(bucket.ready_at(1, at(0)), at(0));
-        assert_eq!(bucket.ready_at(2, at(0)), at(10));
-    }
-
-    /// X at 0 (never sent), Y at 20, X given back at 21. Taken off plainly, the next would go at 21.
-    #[test]
-    fn giving_back_after_the_bucket_was_full_again_mints_nothing() {
-        let mut bucket = Bucket::new(10 * MS, 1);
-        let x = bucket.take(1, at(0)).unwrap();
-        bucket.take(1, at(20)).unwrap();
-        bucket.give_back(x);
-        assert_eq!(bucket.ready_at(1, at(21)), at(30));
-
-        let mut bucket = Bucket::new(10 * MS, 10);
-        let x = bucket.take(10, at(0)).unwrap();
-        bucket.take(1, at(50)).unwrap();
-        bucket.give_back(x);
-        assert_eq!(bucket.ready_at(9, at(50)), at(50));
-        assert_eq!(bucket.ready_at(10, at(50)), at(60));
-    }
-
-    #[test]
-    fn years_of_idling_and_the_end_of_time_change_nothing() {
-        let mut bucket = Bucket::new(MS, 5);
-        let late = Time::from_nanos(500 * 365 * 86_400 * 1_000 * MS);
-        bucket.take(5, late).unwrap();
-        assert_eq!(bucket.take(1, late).unwrap_err(), late.plus(MS));
-    }
-}
+mod tests;

@@ -1,17 +1,21 @@
 //! The limits and the pause of one key.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, Charge};
+use super::meter::{Meter, Receipt};
 use super::order::{Arrival, AskId};
+use super::pause::{Pass, Pause};
 use super::slots::Slots;
-use super::window::{Units, Window};
+use crate::cost::{Cost, Unit};
 use crate::key::Key;
-use crate::quota::{Limits, Quota};
+use crate::limits::Limits;
+use crate::quota::Quota;
 use crate::refused::{Reason, Refused};
-use crate::time::{Time, nanos};
+use crate::time::Time;
+use crate::wait::Wait;
 
 /// So many of those ahead of somebody who has stood in the line are counted, and no more.
 const MOST_COUNTED: usize = 1_024;
@@ -20,37 +24,26 @@ const MOST_COUNTED: usize = 1_024;
 #[derive(Debug)]
 pub(super) struct Gate {
     key: Key,
-    meters: Vec<(Quota, Meter)>,
+    meters: Vec<Meter>,
     slots: Slots,
-    paused_until: Time,
-    /// Counts the pauses: what was granted before one and not yet sent is recalled by it.
-    epoch: u64,
+    pause: Pause,
     /// Who waits, in order.
     line: BTreeMap<Arrival, AskId>,
     /// Until when those who wait will.
     deadlines: BTreeSet<(Time, AskId)>,
     /// The instant at which this gate stands in the core's timers.
     pub(super) timer: Option<Time>,
-}
-
-#[derive(Debug)]
-enum Meter {
-    Window(Window),
-    Bucket(Bucket),
+    /// Counts the meters that were ever made.
+    made: u32,
 }
 
 /// What a grant took, as far as it can still change.
 #[derive(Debug)]
 pub(super) struct Taken {
-    receipts: SmallVec<[Receipt; 2]>,
-    epoch: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Receipt {
-    Window(Units),
-    Bucket(Charge),
-    Nothing,
+    usage: Use,
+    pass: Pass,
+    receipts: SmallVec<[Receipt; 1]>,
+    answered: bool,
 }
 
 /// How a grant is used: with a permit that reports its answer, or without.
@@ -61,138 +54,138 @@ pub(crate) enum Use {
 }
 
 /// What stands in the way, and until when if that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     cause: Cause,
     pub(super) until: Option<Time>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Cause {
     Pause,
     Slots,
-    Quota(Quota),
+    Quota(Arc<Quota>),
 }
 
 impl Gate {
     pub(super) fn new(key: Key, limits: &Limits) -> Self {
-        Self {
+        let mut gate = Self {
             key,
-            meters: limits.quotas().iter().map(|quota| (*quota, Meter::new(quota))).collect(),
+            meters: Vec::new(),
             slots: Slots::new(limits.most_in_flight()),
-            paused_until: Time::ZERO,
-            epoch: 0,
+            pause: Pause::default(),
             line: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             timer: None,
+            made: 0,
+        };
+        gate.meters = limits.quotas().iter().filter_map(|quota| gate.make(quota)).collect();
+        gate
+    }
+
+    fn make(&mut self, quota: &Quota) -> Option<Meter> {
+        self.made += 1;
+        Meter::new(quota, self.made)
+    }
+
+    // --- the line
+
+    pub(super) fn stand(&mut self, arrival: Arrival, deadline: Time, ask: AskId, cost: &Cost) {
+        self.line.insert(arrival, ask);
+        self.deadlines.insert((deadline, ask));
+        for meter in &mut self.meters {
+            meter.stand(cost.of(meter.quota.unit()));
         }
     }
 
-    pub(super) fn stand(&mut self, arrival: Arrival, deadline: Time, ask: AskId) {
-        self.line.insert(arrival, ask);
-        self.deadlines.insert((deadline, ask));
-    }
-
-    pub(super) fn leave(&mut self, arrival: Arrival, deadline: Time, ask: AskId) {
+    pub(super) fn leave(&mut self, arrival: Arrival, deadline: Time, ask: AskId, cost: &Cost) {
         self.line.remove(&arrival);
         self.deadlines.remove(&(deadline, ask));
+        for meter in &mut self.meters {
+            meter.leave(cost.of(meter.quota.unit()));
+        }
     }
 
     pub(super) fn head(&self) -> Option<AskId> {
         self.line.first_key_value().map(|(_, ask)| *ask)
     }
 
+    pub(super) fn line(&self) -> impl Iterator<Item = AskId> {
+        self.line.values().copied()
+    }
+
     pub(super) fn first_deadline(&self) -> Option<(Time, AskId)> {
         self.deadlines.first().copied()
     }
 
+    fn is_last(&self, arrival: Arrival) -> bool {
+        self.line.last_key_value().is_none_or(|(last, _)| *last < arrival)
+    }
+
     /// How many wait ahead of a place: exact for a newcomer, for others counted up to a bound.
     pub(super) fn ahead_of(&self, arrival: Arrival) -> usize {
-        match self.line.last_key_value() {
-            Some((last, _)) if *last >= arrival => self.line.range(..arrival).take(MOST_COUNTED).count(),
-            _ => self.line.len(),
+        if self.is_last(arrival) {
+            return self.line.len();
         }
+        self.line.range(..arrival).take(MOST_COUNTED).count()
     }
+
+    // --- the decision
 
     pub(super) fn counts_in_flight(&self) -> bool {
         self.slots.most().is_some()
     }
 
-    /// What keeps one request from going at `now`: what has no known end before what has, then the latest.
-    pub(super) fn blocked(&mut self, now: Time) -> Option<Block> {
-        let pause = (self.paused_until > now).then_some((Cause::Pause, Some(self.paused_until)));
-        let slots = (!self.slots.is_free()).then_some((Cause::Slots, None));
-        let quotas = self.meters.iter_mut().filter_map(|(quota, meter)| {
-            let ready = meter.ready_at(now);
-            (ready > now).then_some((Cause::Quota(*quota), Some(ready)))
-        });
-        slots
-            .into_iter()
-            .chain(pause)
-            .chain(quotas)
-            .map(|(cause, until)| Block { cause, until })
-            .reduce(|worst, block| if block.is_worse_than(worst) { block } else { worst })
+    /// The quota that could never let this go.
+    pub(super) fn never_lets(&self, cost: &Cost) -> Option<Block> {
+        let meter = self.meters.iter().find(|meter| cost.of(meter.quota.unit()) > meter.capacity())?;
+        Some(Block { cause: Cause::Quota(Arc::clone(&meter.quota)), until: None })
+    }
+
+    /// What keeps a request from going at `now`: what has no known end before what has, then the latest.
+    pub(super) fn blocked(&mut self, cost: &Cost, now: Time) -> Option<Block> {
+        if !self.slots.is_free() {
+            return Some(Block { cause: Cause::Slots, until: None });
+        }
+        let mut latest = self.pause.shut_until(now).map(|until| (None, until));
+        for (place, meter) in self.meters.iter_mut().enumerate() {
+            let quota = |meter: &Meter| Cause::Quota(Arc::clone(&meter.quota));
+            let Some(ready) = meter.ready_at(cost.of(meter.quota.unit()), now) else {
+                return Some(Block { cause: quota(meter), until: None });
+            };
+            if ready > now && latest.is_none_or(|(_, at)| ready > at) {
+                latest = Some((Some(place), ready));
+            }
+        }
+        let (place, until) = latest?;
+        let cause = place.map_or(Cause::Pause, |place| Cause::Quota(Arc::clone(&self.meters[place].quota)));
+        Some(Block { cause, until: Some(until) })
     }
 
     /// Takes what one request needs. To be called when nothing blocks: at the instant `due`, which may lie a
     /// little before `now`. Buckets are charged at the former, windows at the latter.
-    pub(super) fn take(&mut self, usage: Use, due: Time, now: Time) -> Taken {
-        let receipts = self.meters.iter_mut().map(|(_, meter)| meter.take(usage, due, now)).collect();
-        if usage == Use::Permit {
+    pub(super) fn take(&mut self, cost: &Cost, usage: Use, due: Time, now: Time) -> Taken {
+        let seen = usage == Use::Permit;
+        let costs = self.meters.iter_mut().map(|meter| (cost.of(meter.quota.unit()), meter));
+        let counted = costs.filter(|(cost, _)| *cost > 0);
+        let receipts = counted.map(|(cost, meter)| meter.take(cost, seen, due, now)).collect();
+        if seen {
             self.slots.take();
         }
-        Taken { receipts, epoch: self.epoch }
+        Taken { usage, pass: self.pause.pass(now), receipts, answered: false }
     }
 
-    /// The request leaves now. False if it must not: a pause came in between, or it waited so long with its
-    /// grant in hand that its units count as free again.
-    pub(super) fn send(&mut self, taken: &mut Taken, now: Time) -> bool {
-        let mut held = self.epoch == taken.epoch;
-        for (window, units) in windows(&mut self.meters, &mut taken.receipts) {
-            held &= window.sent(units, now);
-        }
-        held
-    }
-
-    pub(super) fn answered(&mut self, taken: &mut Taken, now: Time) {
-        for (window, units) in windows(&mut self.meters, &mut taken.receipts) {
-            window.answered(units, now);
-        }
-    }
-
-    /// The request has ended.
-    pub(super) fn release(&mut self) {
-        self.slots.release();
-    }
-
-    /// The request was never sent.
-    pub(super) fn give_back(&mut self, taken: &Taken) {
-        for ((_, meter), receipt) in self.meters.iter_mut().zip(&taken.receipts) {
-            match (meter, receipt) {
-                (Meter::Window(window), Receipt::Window(units)) => window.give_back(*units),
-                (Meter::Bucket(bucket), Receipt::Bucket(charge)) => bucket.give_back(*charge),
-                _ => {}
-            }
-        }
-    }
-
-    /// Nobody passes before `until`. Of several pauses the longest holds.
-    pub(super) fn pause(&mut self, until: Time) {
-        self.epoch += 1;
-        self.paused_until = self.paused_until.max(until);
-    }
-
-    /// When one request with `ahead` others before it can go at the earliest, and what decides that.
-    pub(super) fn estimate(&self, ahead: usize, now: Time) -> Block {
-        let units = ahead as u64 + 1;
+    /// When a request can go at the earliest, and what decides that. Whoever comes last has all that wait before it.
+    pub(super) fn estimate(&self, cost: &Cost, arrival: Arrival, now: Time) -> Block {
+        let ahead = self.is_last(arrival);
         let slots = (!self.slots.is_free()).then_some((Cause::Slots, now));
-        let pause = (self.paused_until > now).then_some((Cause::Pause, self.paused_until));
-        let quotas = self.meters.iter().map(|(quota, meter)| (Cause::Quota(*quota), meter.estimate(units, now)));
-        let latest = slots
-            .into_iter()
-            .chain(pause)
-            .chain(quotas)
-            .reduce(|latest, (cause, at)| if at > latest.1 { (cause, at) } else { latest });
+        let paused = self.pause.shut_until(now).map(|_| (Cause::Pause, self.pause.opens(now)));
+        let quotas = self.meters.iter().filter(|meter| cost.of(meter.quota.unit()) > 0).map(|meter| {
+            let estimate = meter.estimate(cost.of(meter.quota.unit()), ahead, now);
+            (Cause::Quota(Arc::clone(&meter.quota)), estimate)
+        });
+        let all = slots.into_iter().chain(paused).chain(quotas);
+        let latest = all.reduce(|latest, next| if next.1 > latest.1 { next } else { latest });
         let (cause, until) = latest.unwrap_or((Cause::Pause, now));
         Block { cause, until: Some(until) }
     }
@@ -200,15 +193,122 @@ impl Gate {
     /// The refusal of a request that `block` keeps from going.
     pub(super) fn refusal(&self, reason: Reason, block: Block, ahead: usize, now: Time) -> Refused {
         let mut refused = Refused::new(reason, self.key.as_str());
+        refused.ahead = ahead;
+        refused.wait = block.until.filter(|_| block.cause != Cause::Slots).map(|until| until.since(now));
         match block.cause {
             Cause::Pause => {}
             Cause::Slots => refused.in_flight = self.slots.most(),
             Cause::Quota(quota) => refused.quota = Some(quota),
         }
-        let known = block.until.filter(|_| block.cause != Cause::Slots);
-        refused.wait = known.map(|until| until.since(now));
-        refused.ahead = ahead;
         refused
+    }
+
+    // --- the life of a grant
+
+    /// The request leaves now. False if it must not: a pause came in between, or it waited so long with its
+    /// grant in hand that its units count as free again.
+    pub(super) fn send(&mut self, taken: &mut Taken, now: Time) -> bool {
+        let mut held = self.pause.send(&mut taken.pass, now);
+        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+            held &= meter.sent(receipt, now);
+        });
+        held
+    }
+
+    /// The server took it.
+    pub(super) fn answered(&mut self, taken: &mut Taken, now: Time) {
+        self.anchor(taken, now);
+        self.pause.succeeded(taken.pass, now);
+    }
+
+    /// The server refused it: nobody passes for a while, and then at the steady rate.
+    pub(super) fn refused(&mut self, taken: &mut Taken, wait: Wait, now: Time) {
+        self.anchor(taken, now);
+        let reopens = self.pause.refused(taken.pass, wait, now);
+        self.drain(reopens);
+    }
+
+    fn anchor(&mut self, taken: &mut Taken, now: Time) {
+        taken.answered = true;
+        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+            meter.answered(receipt, now);
+        });
+    }
+
+    /// The request took `actual` of a unit.
+    pub(super) fn settle(&mut self, taken: &mut Taken, unit: &Unit, actual: u64, now: Time) {
+        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+            if meter.quota.unit() == unit {
+                meter.settle(receipt, actual, now);
+            }
+        });
+    }
+
+    /// The request has ended.
+    pub(super) fn release(&mut self, mut taken: Taken, now: Time) {
+        if taken.usage == Use::Unseen {
+            return;
+        }
+        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+            meter.ended(receipt, now);
+        });
+        if !taken.answered {
+            self.pause.ended_unanswered(taken.pass);
+        }
+        self.slots.release();
+    }
+
+    /// The request was never sent.
+    pub(super) fn give_back(&mut self, mut taken: Taken) {
+        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+            meter.give_back(receipt);
+        });
+        self.pause.ended_unanswered(taken.pass);
+        if taken.usage == Use::Permit {
+            self.slots.release();
+        }
+    }
+
+    /// Nobody passes before `until`. Of several pauses the longest holds.
+    pub(super) fn pause(&mut self, until: Time) {
+        let reopens = self.pause.until(until);
+        self.drain(reopens);
+    }
+
+    fn drain(&mut self, at: Time) {
+        for meter in &mut self.meters {
+            meter.drain(at);
+        }
+    }
+
+    /// Other limits from now on. A quota takes over what was used under one of the same unit that counts in the same
+    /// way; one that takes the place of another begins empty, one of a new unit full.
+    pub(super) fn retune(&mut self, limits: &Limits, now: Time) {
+        self.slots.retune(limits.most_in_flight());
+        let mut old = std::mem::take(&mut self.meters);
+        for quota in limits.quotas() {
+            let known = old.iter().any(|meter| meter.quota.unit() == quota.unit());
+            let same = old.iter_mut().position(|meter| meter.retune(quota, now));
+            let meter = same.map(|place| old.remove(place)).or_else(|| {
+                let mut meter = self.make(quota)?;
+                if known {
+                    meter.drain(now);
+                }
+                Some(meter)
+            });
+            self.meters.extend(meter);
+        }
+    }
+
+    /// What those who wait will take, counted anew.
+    pub(super) fn recount(&mut self, costs: &[&Cost]) {
+        for meter in &mut self.meters {
+            meter.recount(costs);
+        }
+    }
+
+    pub(super) fn paused_until(&self, now: Time) -> Time {
+        self.pause.opens(now)
     }
 
     #[cfg(test)]
@@ -217,56 +317,11 @@ impl Gate {
     }
 }
 
-impl Meter {
-    fn new(quota: &Quota) -> Self {
-        // A checked quota's burst fits.
-        let burst = quota.burst().map(|burst| u32::try_from(burst).unwrap_or(u32::MAX));
-        match burst {
-            Some(burst) => Self::Bucket(Bucket::new(quota.interval_nanos(), burst)),
-            None => Self::Window(Window::new(quota.count(), nanos(quota.period()))),
+/// What was taken, each with the meter that it was taken from, as far as that is still there.
+fn each(meters: &mut [Meter], receipts: &mut [Receipt], mut act: impl FnMut(&mut Meter, &mut Receipt)) {
+    for receipt in receipts {
+        if let Some(meter) = meters.iter_mut().find(|meter| meter.issued(receipt)) {
+            act(meter, receipt);
         }
     }
-
-    fn ready_at(&mut self, now: Time) -> Time {
-        match self {
-            Self::Window(window) => window.ready_at(1, now),
-            Self::Bucket(bucket) => bucket.ready_at(1, now),
-        }
-    }
-
-    fn take(&mut self, usage: Use, due: Time, now: Time) -> Receipt {
-        match self {
-            Self::Window(window) if usage == Use::Unseen => Receipt::Window(window.take_unseen(1, now)),
-            Self::Window(window) => Receipt::Window(window.take(1, now)),
-            Self::Bucket(bucket) => bucket.take(1, due).map_or(Receipt::Nothing, Receipt::Bucket),
-        }
-    }
-
-    fn estimate(&self, units: u64, now: Time) -> Time {
-        match self {
-            Self::Window(window) => window.estimate(units, now),
-            Self::Bucket(bucket) => bucket.estimate(units, now),
-        }
-    }
-}
-
-impl Block {
-    fn is_worse_than(self, other: Self) -> bool {
-        match (self.until, other.until) {
-            (_, None) => false,
-            (None, Some(_)) => true,
-            (Some(mine), Some(others)) => mine > others,
-        }
-    }
-}
-
-/// The windows among a gate's meters, each with what a grant took from it.
-fn windows<'a>(
-    meters: &'a mut [(Quota, Meter)],
-    receipts: &'a mut [Receipt],
-) -> impl Iterator<Item = (&'a mut Window, &'a mut Units)> {
-    meters.iter_mut().zip(receipts).filter_map(|((_, meter), receipt)| match (meter, receipt) {
-        (Meter::Window(window), Receipt::Window(units)) => Some((window, units)),
-        _ => None,
-    })
 }

@@ -20,6 +20,11 @@ impl Slots {
         self.most.is_none_or(|most| self.used < most)
     }
 
+    /// Another number from now on. If more are in use, nobody is cut off, and nobody new goes until they are fewer.
+    pub(super) fn retune(&mut self, most: Option<usize>) {
+        self.most = most;
+    }
+
     #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.used

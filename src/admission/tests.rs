@@ -31,7 +31,13 @@ impl Bench {
     }
 
     fn ask_until(&mut self, deadline: u64) -> Result<Asked, Refused> {
-        let wish = Wish { gate: self.gate, usage: Use::Permit, arrival: None, deadline: Some(at(deadline)) };
+        let wish = Wish {
+            gate: self.gate,
+            usage: Use::Permit,
+            cost: Cost::new(),
+            arrival: None,
+            deadline: Some(at(deadline)),
+        };
         let asked = self.core.ask(wish, at(self.now));
         self.core.assert_sound();
         asked
@@ -52,7 +58,7 @@ impl Bench {
     }
 
     fn try_ask(&mut self) -> Result<Asked, Refused> {
-        let wish = Wish { gate: self.gate, usage: Use::Permit, arrival: None, deadline: None };
+        let wish = Wish { gate: self.gate, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
         self.core.ask(wish, at(self.now))
     }
 
@@ -145,7 +151,7 @@ fn a_request_takes_all_of_its_limits_or_none() {
     bench.core.release(kept.remove(0), at(40));
     bench.now = 40;
     let refused = bench.try_ask().unwrap_err();
-    assert_eq!((refused.quota, refused.wait), (Some(Quota::per_second(3)), Some(Duration::from_millis(990))));
+    assert_eq!((refused.quota, refused.wait), (Some(Quota::per_second(3).into()), Some(Duration::from_millis(990))));
 }
 
 #[test]
@@ -226,7 +232,7 @@ fn a_pause_stops_the_gate_and_only_that_one() {
     assert_eq!(bench.core.pop_decided(), Some(hasty), "it cannot wait that long, and learns it now");
     assert_eq!(bench.core.collect(hasty).unwrap().unwrap_err().wait, Some(Duration::from_millis(1_995)));
     bench.core.pause(bench.gate, at(1_000), at(6));
-    let wish = Wish { gate: other, usage: Use::Permit, arrival: None, deadline: None };
+    let wish = Wish { gate: other, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
     assert!(matches!(bench.core.ask(wish, at(7)), Ok(Asked::Granted(_))));
     assert_eq!(bench.run_to(10_000), [(first, 2_000)], "of two pauses the longer one holds");
 }
@@ -239,11 +245,15 @@ fn what_was_granted_before_a_pause_and_not_sent_is_recalled_and_keeps_its_place(
     let younger = bench.waiting();
     bench.core.pause(bench.gate, at(1_000), at(1));
     assert!(!bench.core.send(&mut unsent, at(2)));
-    bench.core.give_back(&unsent, at(2));
-    let wish =
-        Wish { gate: bench.gate, usage: Use::Permit, arrival: Some(unsent.arrival), deadline: Some(at(FOREVER)) };
+    let arrival = Some(unsent.arrival);
+    bench.core.give_back(unsent, at(2));
+    let wish = Wish { gate: bench.gate, usage: Use::Permit, cost: Cost::new(), arrival, deadline: Some(at(FOREVER)) };
     let Ok(Asked::Waiting(older)) = bench.core.ask(wish, at(2)) else { panic!("sent into a pause") };
-    assert_eq!(bench.run_to(10_000), [(older, 1_000), (younger, 1_000)]);
+    // It probes; once it is answered, the others go at the steady rate.
+    bench.core.advance(at(1_000));
+    let Some(Ok(mut probe)) = bench.core.collect(older) else { panic!("the pause has no end") };
+    bench.core.answered(&mut probe, at(1_004));
+    assert_eq!(bench.run_to(10_000), [(younger, 1_010)]);
 }
 
 #[test]
@@ -271,9 +281,10 @@ fn a_late_wake_is_credited_for_two_milliseconds_and_no_more() {
 #[test]
 fn a_window_counts_a_late_wake_from_when_it_really_went() {
     let mut bench = Bench::new("1 per 100ms");
-    let wish = Wish { gate: bench.gate, usage: Use::Unseen, arrival: None, deadline: Some(at(FOREVER)) };
-    let Ok(Asked::Granted(_)) = bench.core.ask(wish, at(0)) else { panic!("a fresh window refuses") };
-    let Ok(Asked::Waiting(_)) = bench.core.ask(wish, at(0)) else { panic!("a full window grants") };
+    let wish =
+        Wish { gate: bench.gate, usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: Some(at(FOREVER)) };
+    let Ok(Asked::Granted(_)) = bench.core.ask(wish.clone(), at(0)) else { panic!("a fresh window refuses") };
+    let Ok(Asked::Waiting(_)) = bench.core.ask(wish.clone(), at(0)) else { panic!("a full window grants") };
     assert_eq!(bench.core.next(), Some(at(120)));
     let late = Time::from_nanos(121_500_000);
     bench.core.advance(late);
@@ -302,6 +313,6 @@ fn a_call_does_a_bounded_amount_and_says_that_more_is_due() {
 #[test]
 fn a_limit_on_requests_in_flight_needs_a_permit() {
     let mut bench = Bench::new(Limits::new().in_flight(1));
-    let wish = Wish { gate: bench.gate, usage: Use::Unseen, arrival: None, deadline: None };
+    let wish = Wish { gate: bench.gate, usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: None };
     assert_eq!(bench.core.ask(wish, at(0)).unwrap_err().reason, Reason::NeedsPermit);
 }

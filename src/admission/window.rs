@@ -1,12 +1,12 @@
 //! At most n in any window W, as the server counts.
 //!
 //! The server counted a request at some moment between its sending and its answer. A unit therefore comes free W
-//! after its *anchor*: the answer, but no later than a while after the sending, so that a slow answer does not
-//! cost the allowance. Only delays that differ by more than that while could fool the server's count.
+//! after its *anchor*, which its [`Anchor`] names.
 
 use std::collections::BTreeMap;
 
-use crate::time::Time;
+use crate::quota::Anchor;
+use crate::time::{Time, nanos};
 
 /// Windows for more than this keep their anchors on a grid of `W / MOST_ANCHORS`, rounded up: bounded memory for
 /// any n, at the price of a two-thousandth of the rate.
@@ -25,34 +25,60 @@ const MOST_PAD_NANOS: u64 = 1_000_000_000;
 pub(super) struct Window {
     most: u64,
     period_nanos: u64,
+    anchor: Anchor,
     grid_nanos: u64,
     used: u64,
-    /// Units by anchor, of those that still count.
+    /// Of the used, those whose anchor is not known before an answer comes.
+    unanswered: u64,
+    /// The others by anchor, as long as they count.
     anchors: BTreeMap<Time, u64>,
+    drained: Option<Drained>,
 }
 
-/// Units that were taken, as far as moving or returning them needs it.
+/// After a pause the window goes on as if it had been full at the steady rate: one more each W/n.
 #[derive(Clone, Copy, Debug)]
+struct Drained {
+    from: Time,
+    taken: u64,
+}
+
+/// Units that were taken, as far as moving or returning them needs it. Without an anchor they are unanswered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Units {
-    units: u64,
-    anchor: Time,
+    amount: u64,
+    anchor: Option<Time>,
+    /// The reopening after which they were taken, while its steady rate counts.
+    drained: Option<Time>,
 }
 
 impl Window {
-    pub(super) fn new(most: u64, period_nanos: u64) -> Self {
-        let grid_nanos = if most > MOST_ANCHORS { period_nanos.div_ceil(MOST_ANCHORS) } else { 1 };
-        Self { most, period_nanos, grid_nanos, used: 0, anchors: BTreeMap::new() }
+    pub(super) fn new(most: u64, period_nanos: u64, anchor: Anchor) -> Self {
+        let grid_nanos = grid(most, period_nanos);
+        let (used, unanswered, anchors, drained) = (0, 0, BTreeMap::new(), None);
+        Self { most, period_nanos, anchor, grid_nanos, used, unanswered, anchors, drained }
     }
 
-    /// When `units` can go, if nothing else does first. Units that no longer count at `now` are forgotten.
-    pub(super) fn ready_at(&mut self, units: u64, now: Time) -> Time {
+    /// The most that can ever go at once.
+    pub(super) fn capacity(&self) -> u64 {
+        self.most
+    }
+
+    /// When `units` can go, if nothing else does first; `None` if that depends on an answer. Units that no longer count
+    /// at `now` are forgotten.
+    pub(super) fn ready_at(&mut self, units: u64, now: Time) -> Option<Time> {
+        if units == 0 {
+            return Some(now);
+        }
         self.forget(now);
         let missing = self.used.saturating_add(units).saturating_sub(self.most);
-        let free = |anchor: Time| anchor.plus(self.period_nanos);
-        if missing == 0 { now } else { self.nth_anchor(missing).map_or(Time::from_nanos(u64::MAX), free) }
+        let free = if missing == 0 { now } else { self.nth_anchor(missing)?.plus(self.period_nanos) };
+        Some(free.max(self.steady_at(units)))
     }
 
     fn forget(&mut self, now: Time) {
+        if self.drained.is_some_and(|drained| drained.from.plus(self.period_nanos) <= now) {
+            self.drained = None;
+        }
         while let Some(first) = self.anchors.first_entry() {
             if first.key().plus(self.period_nanos) > now {
                 return;
@@ -65,13 +91,14 @@ impl Window {
     /// whatever is unanswered now. So it is never too late.
     pub(super) fn estimate(&self, units: u64, now: Time) -> Time {
         let missing = self.used.saturating_add(units).saturating_sub(self.most);
-        if missing == 0 {
-            return now;
+        if missing == 0 || units == 0 {
+            return now.max(self.steady_at(units));
         }
         // What goes first comes free first: the whole allowance goes round once in each period.
         let (rounds, nth) = ((missing - 1) / self.most, (missing - 1) % self.most + 1);
         let anchor = self.nth_anchor(nth).map_or(now, |anchor| anchor.min(now));
-        anchor.plus(self.period_nanos).max(now).plus(self.period_nanos.saturating_mul(rounds))
+        let free = anchor.plus(self.period_nanos).max(now).plus(self.period_nanos.saturating_mul(rounds));
+        free.max(self.steady_at(units))
     }
 
     /// The anchor of the unit that comes free as the nth.
@@ -84,151 +111,133 @@ impl Window {
         self.anchors.iter().find(|(_, units)| enough(**units)).map(|(anchor, _)| *anchor)
     }
 
-    /// Takes units for a request whose answer will be reported. To be called when they are there.
-    pub(super) fn take(&mut self, units: u64, now: Time) -> Units {
-        let cap = (self.period_nanos / 4).clamp(LEAST_LATENCY_CAP_NANOS, MOST_LATENCY_CAP_NANOS);
-        self.insert(units, now.plus(cap))
+    /// When the steady rate after a pause lets `units` go: the first at the reopening, each other W/n later.
+    fn steady_at(&self, units: u64) -> Time {
+        let Some(Drained { from, taken }) = self.drained.filter(|_| units > 0) else { return Time::ZERO };
+        let before = u128::from(taken.saturating_add(units) - 1).min(self.most.into());
+        let after = (before * u128::from(self.period_nanos)).div_ceil(self.most.into());
+        // At most n of W/n: no more than W.
+        from.plus(u64::try_from(after).unwrap_or(self.period_nanos))
     }
 
-    /// Takes units for a request of which nothing more will be heard.
-    pub(super) fn take_unseen(&mut self, units: u64, now: Time) -> Units {
-        let pad = (self.period_nanos / 20).clamp(LEAST_PAD_NANOS, MOST_PAD_NANOS);
-        self.insert(units, now.plus(pad))
+    /// Takes units for a request whose answer will be reported, if `seen`; else one of which nothing more will be heard.
+    pub(super) fn take(&mut self, units: u64, seen: bool, now: Time) -> Units {
+        if let Some(drained) = &mut self.drained {
+            drained.taken = drained.taken.saturating_add(units);
+        }
+        let anchor = match self.anchor {
+            Anchor::Send(pad) => Some(nanos(pad)),
+            _ if !seen => Some((self.period_nanos / 20).clamp(LEAST_PAD_NANOS, MOST_PAD_NANOS)),
+            Anchor::AnswerCapped => {
+                Some((self.period_nanos / 4).clamp(LEAST_LATENCY_CAP_NANOS, MOST_LATENCY_CAP_NANOS))
+            }
+            Anchor::Answer | Anchor::End => None,
+        };
+        let drained = self.drained.map(|drained| drained.from);
+        self.insert(Units { amount: units, anchor: anchor.map(|after| now.plus(after)), drained })
     }
 
     /// The request left only now: its while begins anew. False if it came too late, and its units are free again.
     pub(super) fn sent(&mut self, units: &mut Units, now: Time) -> bool {
+        if units.anchor.is_none() {
+            return true;
+        }
         let held = self.remove(*units);
         if held {
-            *units = self.take(units.units, now);
+            let drained = (self.drained, units.drained);
+            *units = self.take(units.amount, true, now);
+            (self.drained, units.drained) = drained;
         }
         held
     }
 
     /// The answer is here: no need to assume it any later.
     pub(super) fn answered(&mut self, units: &mut Units, now: Time) {
-        if now < units.anchor && self.remove(*units) {
-            *units = self.insert(units.units, now);
+        if matches!(self.anchor, Anchor::AnswerCapped | Anchor::Answer) {
+            self.anchor_at(units, now);
+        }
+    }
+
+    /// The body has ended, or nothing more will be heard: what has no anchor yet counts from now.
+    pub(super) fn ended(&mut self, units: &mut Units, now: Time) {
+        if units.anchor.is_none() {
+            self.anchor_at(units, now);
+        }
+    }
+
+    fn anchor_at(&mut self, units: &mut Units, now: Time) {
+        if units.anchor.is_none_or(|anchor| now < anchor) && self.remove(*units) {
+            *units = self.insert(Units { anchor: Some(now), ..*units });
+        }
+    }
+
+    /// The request took `actual` units: the difference is added where it stands, into debt if need be, or returned.
+    pub(super) fn settle(&mut self, units: &mut Units, actual: u64) {
+        if self.remove(*units) {
+            *units = self.insert(Units { amount: actual, ..*units });
         }
     }
 
     /// The request was never sent.
     pub(super) fn give_back(&mut self, units: Units) {
         self.remove(units);
+        if let Some(drained) = self.drained.as_mut().filter(|drained| Some(drained.from) == units.drained) {
+            drained.taken = drained.taken.saturating_sub(units.amount);
+        }
     }
 
-    fn insert(&mut self, units: u64, anchor: Time) -> Units {
-        let anchor = Time::from_nanos(anchor.as_nanos().div_ceil(self.grid_nanos).saturating_mul(self.grid_nanos));
-        *self.anchors.entry(anchor).or_default() += units;
-        self.used += units;
-        Units { units, anchor }
+    /// From this instant on the window goes at its steady rate, as if it had been full of evenly spread units.
+    pub(super) fn drain(&mut self, at: Time) {
+        self.drained = Some(Drained { from: at, taken: 0 });
+    }
+
+    /// Another allowance or length: what counts is timed anew. What no longer counted under the old length is forgotten.
+    pub(super) fn retune(&mut self, most: u64, period_nanos: u64, anchor: Anchor, now: Time) {
+        self.forget(now);
+        (self.most, self.period_nanos, self.anchor) = (most, period_nanos, anchor);
+        self.grid_nanos = grid(most, period_nanos);
+    }
+
+    fn insert(&mut self, mut taken: Units) -> Units {
+        let on_grid = |at: Time| {
+            let steps = at.as_nanos().div_ceil(self.grid_nanos);
+            Time::from_nanos(steps.saturating_mul(self.grid_nanos)).max(at)
+        };
+        taken.anchor = taken.anchor.map(on_grid);
+        // More than a u64 of units is debt beyond measure, and stops there.
+        taken.amount = taken.amount.min(u64::MAX - self.used);
+        self.used += taken.amount;
+        match taken.anchor {
+            Some(at) if taken.amount > 0 => *self.anchors.entry(at).or_default() += taken.amount,
+            Some(_) => {}
+            None => self.unanswered += taken.amount,
+        }
+        taken
     }
 
     /// False if they no longer count.
-    fn remove(&mut self, Units { units, anchor }: Units) -> bool {
-        let Some(held) = self.anchors.get_mut(&anchor) else { return false };
+    fn remove(&mut self, Units { amount: units, anchor, .. }: Units) -> bool {
+        let Some(at) = anchor else {
+            self.unanswered -= units;
+            self.used -= units;
+            return true;
+        };
+        if units == 0 {
+            return true;
+        }
+        let Some(held) = self.anchors.get_mut(&at).filter(|held| **held >= units) else { return false };
         *held -= units;
         if *held == 0 {
-            self.anchors.remove(&anchor);
+            self.anchors.remove(&at);
         }
         self.used -= units;
         true
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(ms: u64) -> Time {
-        Time::from_nanos(ms * 1_000_000)
-    }
-
-    fn window(most: u64, period_ms: u64) -> Window {
-        Window::new(most, period_ms * 1_000_000)
-    }
-
-    #[test]
-    fn a_unit_comes_free_one_window_after_its_answer() {
-        let mut window = window(2, 1_000);
-        let mut first = window.take(1, at(0));
-        window.take(1, at(0));
-        window.answered(&mut first, at(40));
-        assert_eq!(window.ready_at(1, at(40)), at(1_040));
-        assert_eq!(window.ready_at(1, Time::from_nanos(at(1_040).as_nanos() - 1)), at(1_040));
-        assert_eq!(window.ready_at(1, at(1_040)), at(1_040));
-    }
-
-    #[test]
-    fn a_late_answer_counts_from_a_quarter_window_after_the_sending() {
-        let mut window = window(1, 1_000);
-        let mut slow = window.take(1, at(0));
-        assert_eq!(window.ready_at(1, at(0)), at(1_250));
-        assert!(window.sent(&mut slow, at(30)));
-        assert_eq!(window.ready_at(1, at(30)), at(1_280));
-        window.answered(&mut slow, at(900));
-        assert_eq!(window.ready_at(1, at(900)), at(1_280));
-    }
-
-    #[test]
-    fn the_while_is_at_least_100_ms_and_at_most_a_second() {
-        let mut short = window(1, 100);
-        short.take(1, at(0));
-        assert_eq!(short.ready_at(1, at(0)), at(200));
-        let mut long = window(1, 60_000);
-        long.take(1, at(0));
-        assert_eq!(long.ready_at(1, at(0)), at(61_000));
-        let mut unseen = window(1, 1_000);
-        unseen.take_unseen(1, at(0));
-        assert_eq!(unseen.ready_at(1, at(0)), at(1_050));
-    }
-
-    #[test]
-    fn an_estimate_goes_round_the_allowance_once_in_each_window() {
-        let mut window = window(2, 1_000);
-        for answer in [10, 20] {
-            let mut units = window.take(1, at(0));
-            window.answered(&mut units, at(answer));
-        }
-        for (units, free) in [(1, 1_010), (2, 1_020), (3, 2_010), (4, 2_020), (5, 3_010)] {
-            assert_eq!(window.estimate(units, at(20)), at(free), "{units}");
-        }
-    }
-
-    #[test]
-    fn an_estimate_assumes_that_all_that_is_unanswered_is_answered_now() {
-        let mut window = window(2, 1_000);
-        window.take(1, at(0));
-        assert_eq!(window.estimate(1, at(5)), at(5));
-        assert_eq!(window.estimate(2, at(5)), at(1_005));
-        assert_eq!(window.estimate(3, at(5)), at(1_005));
-        assert_eq!(window.estimate(4, at(5)), at(2_005));
-    }
-
-    #[test]
-    fn what_was_given_back_or_no_longer_counts_is_not_moved() {
-        let mut window = window(1, 1_000);
-        let units = window.take(1, at(0));
-        window.give_back(units);
-        assert_eq!(window.ready_at(1, at(0)), at(0));
-        let mut old = window.take(1, at(0));
-        assert_eq!(window.ready_at(1, at(1_250)), at(1_250));
-        window.take(1, at(1_250));
-        assert!(!window.sent(&mut old, at(1_260)));
-        window.answered(&mut old, at(1_260));
-        window.give_back(old);
-        assert_eq!(window.ready_at(1, at(1_300)), at(2_500));
-    }
-
-    #[test]
-    fn memory_is_bounded_whatever_the_allowance() {
-        let mut window = window(1_000_000, 1_000);
-        for n in 0..1_000_000 {
-            let mut units = window.take(1, Time::from_nanos(n * 1_000));
-            window.answered(&mut units, Time::from_nanos(n * 1_000 + 7));
-        }
-        assert!(window.anchors.len() as u64 <= MOST_ANCHORS + 1);
-        let free = window.ready_at(1, at(1_000));
-        assert!(at(1_000) < free && free <= at(1_001), "{free:?}");
-    }
+fn grid(most: u64, period_nanos: u64) -> u64 {
+    if most > MOST_ANCHORS { period_nanos.div_ceil(MOST_ANCHORS) } else { 1 }
 }
+
+#[cfg(test)]
+mod tests;

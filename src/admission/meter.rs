@@ -1,0 +1,210 @@
+//! One quota of a gate: whichever way it counts.
+
+use std::sync::Arc;
+
+use super::bucket::{Bucket, Charge};
+use super::window::{Units, Window};
+use crate::cost::Cost;
+use crate::quota::{Plan, Quota, Scale};
+use crate::time::{Time, nanos};
+
+/// A quota, and how much of it is used.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pub(super) quota: Arc<Quota>,
+    counter: Counter,
+    /// A window's, if it is to be spread evenly.
+    pace: Option<Bucket>,
+    /// What those who wait will take.
+    queued: u64,
+    /// Tells this meter from one that took its place.
+    id: u32,
+}
+
+#[derive(Debug)]
+enum Counter {
+    Window(Window),
+    Bucket(Bucket),
+}
+
+/// What was taken from one meter, as far as it can still change.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receipt {
+    meter: u32,
+    units: u64,
+    counted: Counted,
+    paced: Option<Charge>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Counted {
+    Window(Units),
+    Bucket(Charge),
+}
+
+impl Meter {
+    /// `None` for a quota that is no limit. The plan of a checked quota is there.
+    pub(super) fn new(quota: &Quota, id: u32) -> Option<Self> {
+        let (counter, pace) = match quota.plan().ok()? {
+            Plan::Unlimited => return None,
+            Plan::Bucket(scale) => (Counter::Bucket(Bucket::new(scale)), None),
+            Plan::Window { most, period, anchor, pace } => {
+                (Counter::Window(Window::new(most, nanos(period), anchor)), pace.map(Bucket::new))
+            }
+        };
+        Some(Self { quota: Arc::new(quota.clone()), counter, pace, queued: 0, id })
+    }
+
+    pub(super) fn issued(&self, receipt: &Receipt) -> bool {
+        self.id == receipt.meter
+    }
+
+    /// The most that can ever go at once.
+    pub(super) fn capacity(&self) -> u64 {
+        match &self.counter {
+            Counter::Window(window) => window.capacity(),
+            Counter::Bucket(bucket) => bucket.capacity(),
+        }
+    }
+
+    /// When `cost` can go, if nothing else does first; `None` if that depends on an answer.
+    pub(super) fn ready_at(&mut self, cost: u64, now: Time) -> Option<Time> {
+        let counted = match &mut self.counter {
+            Counter::Window(window) => window.ready_at(cost, now)?,
+            Counter::Bucket(bucket) => bucket.ready_at(cost, now),
+        };
+        let paced = self.pace.as_ref().map_or(now, |pace| pace.ready_at(cost.min(pace.capacity()), now));
+        Some(counted.max(paced))
+    }
+
+    /// Takes `cost`, which is there: buckets at the instant that was due, windows at the real one.
+    pub(super) fn take(&mut self, cost: u64, seen: bool, due: Time, now: Time) -> Receipt {
+        let counted = match &mut self.counter {
+            Counter::Window(window) => Counted::Window(window.take(cost, seen, now)),
+            Counter::Bucket(bucket) => {
+                Counted::Bucket(bucket.take(cost, due).unwrap_or_else(|_| bucket.charge(cost, due)))
+            }
+        };
+        // What is more than may go at once goes all the same, and the next waits the longer.
+        let paced = self.pace.as_mut().map(|pace| pace.charge(cost, due));
+        Receipt { meter: self.id, units: cost, counted, paced }
+    }
+
+    /// When the last of what waits ahead and `cost` can go at the earliest.
+    pub(super) fn estimate(&self, cost: u64, ahead: bool, now: Time) -> Time {
+        let queued = if ahead { self.queued } else { 0 };
+        let counted = match &self.counter {
+            Counter::Window(window) => window.estimate(queued.saturating_add(cost), now),
+            Counter::Bucket(bucket) => bucket.estimate(queued.saturating_add(cost), now),
+        };
+        let paced = self.pace.as_ref().map_or(now, |pace| {
+            let at_once = cost.min(pace.capacity());
+            pace.estimate(queued.saturating_add(at_once), now)
+        });
+        counted.max(paced)
+    }
+
+    pub(super) fn stand(&mut self, cost: u64) {
+        self.queued = self.queued.saturating_add(cost);
+    }
+
+    pub(super) fn leave(&mut self, cost: u64) {
+        self.queued = self.queued.saturating_sub(cost);
+    }
+
+    /// What those who wait will take, counted anew.
+    pub(super) fn recount(&mut self, costs: &[&Cost]) {
+        let unit = self.quota.unit();
+        self.queued = costs.iter().fold(0, |sum, cost| sum.saturating_add(cost.of(unit)));
+    }
+
+    pub(super) fn sent(&mut self, receipt: &mut Receipt, now: Time) -> bool {
+        match (&mut self.counter, &mut receipt.counted) {
+            (Counter::Window(window), Counted::Window(units)) => window.sent(units, now),
+            _ => true,
+        }
+    }
+
+    pub(super) fn answered(&mut self, receipt: &mut Receipt, now: Time) {
+        if let (Counter::Window(window), Counted::Window(units)) = (&mut self.counter, &mut receipt.counted) {
+            window.answered(units, now);
+        }
+    }
+
+    pub(super) fn ended(&mut self, receipt: &mut Receipt, now: Time) {
+        if let (Counter::Window(window), Counted::Window(units)) = (&mut self.counter, &mut receipt.counted) {
+            window.answered(units, now);
+            window.ended(units, now);
+        }
+    }
+
+    /// The request took `actual` units, and not what it was taken to cost.
+    pub(super) fn settle(&mut self, receipt: &mut Receipt, actual: u64, now: Time) {
+        match (&mut self.counter, &mut receipt.counted) {
+            (Counter::Window(window), Counted::Window(units)) => window.settle(units, actual),
+            (Counter::Bucket(bucket), Counted::Bucket(charge)) => {
+                settle(bucket, charge, receipt.units, actual, now);
+            }
+            _ => {}
+        }
+        if let (Some(pace), Some(charge)) = (&mut self.pace, &mut receipt.paced) {
+            settle(pace, charge, receipt.units, actual, now);
+        }
+        receipt.units = actual;
+    }
+
+    pub(super) fn give_back(&mut self, receipt: &Receipt) {
+        match (&mut self.counter, receipt.counted) {
+            (Counter::Window(window), Counted::Window(units)) => window.give_back(units),
+            (Counter::Bucket(bucket), Counted::Bucket(charge)) => bucket.give_back(receipt.units, charge),
+            _ => {}
+        }
+        if let (Some(pace), Some(charge)) = (&mut self.pace, receipt.paced) {
+            pace.give_back(receipt.units, charge);
+        }
+    }
+
+    /// After a pause: the steady rate from this instant on.
+    pub(super) fn drain(&mut self, at: Time) {
+        match &mut self.counter {
+            Counter::Window(window) => window.drain(at),
+            Counter::Bucket(bucket) => bucket.drain(at),
+        }
+        if let Some(pace) = &mut self.pace {
+            pace.drain(at);
+        }
+    }
+
+    /// Takes over another quota of the same unit, with what has been used. False if it counts in another way.
+    pub(super) fn retune(&mut self, quota: &Quota, now: Time) -> bool {
+        let Ok(plan) = quota.plan() else { return false };
+        match (&mut self.counter, plan) {
+            _ if self.quota.unit() != quota.unit() => return false,
+            (Counter::Bucket(bucket), Plan::Bucket(scale)) => bucket.retune(scale, now),
+            (Counter::Window(window), Plan::Window { most, period, anchor, pace }) => {
+                window.retune(most, nanos(period), anchor, now);
+                retune_pace(&mut self.pace, pace, now);
+            }
+            _ => return false,
+        }
+        self.quota = Arc::new(quota.clone());
+        true
+    }
+}
+
+fn settle(bucket: &mut Bucket, charge: &mut Charge, charged: u64, actual: u64, now: Time) {
+    if actual > charged {
+        *charge = bucket.charge(actual - charged, now);
+    } else {
+        bucket.give_back(charged - actual, *charge);
+    }
+}
+
+/// One that was not there begins empty, as if the last unit had gone just now.
+fn retune_pace(pace: &mut Option<Bucket>, scale: Option<Scale>, now: Time) {
+    match (pace.as_mut(), scale) {
+        (Some(bucket), Some(scale)) => bucket.retune(scale, now),
+        (None, Some(scale)) => pace.insert(Bucket::new(scale)).drain(now),
+        (_, None) => *pace = None,
+    }
+}

@@ -1,0 +1,139 @@
+//! Whether a gate is shut, and by what: a pause, and after it the probe.
+//!
+//! A refusal shuts the gate until a stated time, or for a while that doubles. The first who passes after that is the
+//! *probe*. After a stated wait it holds up the others only for a moment; after an unstated one until its answer, or
+//! until it has taken so long that it tells nothing: then the next one is the probe.
+
+use crate::backoff;
+use crate::time::{Time, nanos};
+use crate::wait::Wait;
+
+/// After a stated wait the probe holds up others no longer than this: an answer may take a minute.
+const STATED_PATIENCE_NANOS: u64 = 1_000_000_000;
+
+/// After an unstated wait a probe counts as one for at least this, and for twice the usual answer.
+const LEAST_PATIENCE_NANOS: u64 = 5_000_000_000;
+
+/// The pause of one gate.
+#[derive(Debug, Default)]
+pub(super) struct Pause {
+    until: Time,
+    /// Counts the events: all refusals of what was granted before one belong to it.
+    epoch: u64,
+    probe: Probe,
+    /// The last event stated its wait.
+    stated: bool,
+    /// How many unstated events came without a success between them.
+    doublings: u32,
+    usual_answer_nanos: u64,
+    probes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Probe {
+    #[default]
+    NotNeeded,
+    /// The first who is granted will be it.
+    Next,
+    Out {
+        id: u64,
+        until: Time,
+    },
+}
+
+/// How somebody passed: in which epoch, and as which probe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    epoch: u64,
+    probe: Option<u64>,
+    sent: Time,
+}
+
+impl Pause {
+    /// Until when the gate is shut, if it is.
+    pub(super) fn shut_until(&self, now: Time) -> Option<Time> {
+        let until = match self.probe {
+            Probe::Out { until, .. } => self.until.max(until),
+            _ => self.until,
+        };
+        Some(until).filter(|until| now < *until)
+    }
+
+    /// When it opens at the earliest: the probe may be answered now.
+    pub(super) fn opens(&self, now: Time) -> Time {
+        self.until.max(now)
+    }
+
+    /// Somebody passes. To be called when the gate is not shut.
+    pub(super) fn pass(&mut self, now: Time) -> Pass {
+        let needed = match self.probe {
+            Probe::NotNeeded => false,
+            Probe::Next => true,
+            // It took too long: after a stated wait the gate is open, else the next one probes.
+            Probe::Out { .. } => !self.stated,
+        };
+        self.probe = Probe::NotNeeded;
+        if needed {
+            self.probes += 1;
+            self.probe = Probe::Out { id: self.probes, until: now.plus(self.patience_nanos()) };
+        }
+        Pass { epoch: self.epoch, probe: needed.then_some(self.probes), sent: now }
+    }
+
+    fn patience_nanos(&self) -> u64 {
+        let unstated = self.usual_answer_nanos.saturating_mul(2).max(LEAST_PATIENCE_NANOS);
+        if self.stated { STATED_PATIENCE_NANOS } else { unstated }
+    }
+
+    /// Whether what was granted may still leave: not if a refusal came in between.
+    pub(super) fn send(&self, pass: &mut Pass, now: Time) -> bool {
+        pass.sent = now;
+        pass.epoch == self.epoch && self.until <= now
+    }
+
+    /// The server took it.
+    pub(super) fn succeeded(&mut self, pass: Pass, now: Time) {
+        let took = nanos(now.since(pass.sent));
+        self.usual_answer_nanos = self.usual_answer_nanos / 8 * 7 + took / 8;
+        if self.is_out(pass) {
+            (self.probe, self.doublings) = (Probe::NotNeeded, 0);
+        }
+    }
+
+    /// The server refused it. Answers when the gate reopens.
+    pub(super) fn refused(&mut self, pass: Pass, wait: Wait, now: Time) -> Time {
+        let is_event = pass.epoch == self.epoch;
+        if is_event {
+            self.epoch += 1;
+            self.stated = matches!(wait, Wait::Stated(_));
+            self.doublings = if self.stated { 0 } else { self.doublings + 1 };
+        }
+        if is_event || self.probe == Probe::NotNeeded {
+            self.probe = Probe::Next;
+        }
+        let wait = match wait {
+            Wait::Stated(wait) => wait,
+            Wait::Unstated(random) => backoff::unstated(self.doublings.saturating_sub(1), random),
+        };
+        self.until = self.until.max(now.plus(nanos(wait)));
+        self.until
+    }
+
+    /// Nobody passes before then, whoever said so. What is granted and not sent is recalled.
+    pub(super) fn until(&mut self, until: Time) -> Time {
+        (self.epoch, self.stated, self.probe) = (self.epoch + 1, true, Probe::Next);
+        self.until = self.until.max(until);
+        self.until
+    }
+
+    /// It ended without an answer: if it was the probe, the next one is.
+    pub(super) fn ended_unanswered(&mut self, pass: Pass) {
+        if self.is_out(pass) {
+            self.probe = Probe::Next;
+        }
+    }
+
+    fn is_out(&self, pass: Pass) -> bool {
+        matches!(self.probe, Probe::Out { id, .. } if pass.probe == Some(id))
+    }
+}

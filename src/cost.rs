@@ -1,0 +1,111 @@
+//! What is counted, and how much of it one request takes: [`Unit`] and [`Cost`].
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What a quota counts: requests, tokens, or anything that you name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unit(Name);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Name {
+    Requests,
+    Tokens,
+    Other(Arc<str>),
+}
+
+impl Unit {
+    /// Requests. What is not said to be anything else.
+    pub const REQUESTS: Self = Self(Name::Requests);
+    /// Tokens, of a language model.
+    pub const TOKENS: Self = Self(Name::Tokens);
+
+    /// Its name, as it is written in a quota.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            Name::Requests => "requests",
+            Name::Tokens => "tokens",
+            Name::Other(name) => name,
+        }
+    }
+}
+
+/// The unit of this name. `request` and `token` are read too.
+impl From<&str> for Unit {
+    fn from(name: &str) -> Self {
+        match name {
+            "requests" | "request" => Self::REQUESTS,
+            "tokens" | "token" => Self::TOKENS,
+            other => Self(Name::Other(Arc::from(other))),
+        }
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What one request takes of each unit: one request, unless set, and nothing else.
+///
+/// # Examples
+///
+/// ```
+/// use reqwest_throttle::{Cost, Unit};
+///
+/// let cost = Cost::new().and("tokens", 1_200);
+/// assert_eq!((cost.of(&Unit::REQUESTS), cost.of(&Unit::TOKENS)), (1, 1_200));
+/// assert_eq!(cost.of(&Unit::from("points")), 0);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    requests: u64,
+    /// Rarely any, and then shared by all clones.
+    others: Option<Arc<[(Unit, u64)]>>,
+}
+
+impl Cost {
+    /// One request.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { requests: 1, others: None }
+    }
+
+    /// And so much of a unit, in the place of what was set for it before.
+    #[must_use]
+    pub fn and(mut self, unit: impl Into<Unit>, amount: u64) -> Self {
+        let unit = unit.into();
+        if unit == Unit::REQUESTS {
+            self.requests = amount;
+            return self;
+        }
+        let others = self.others.as_deref().unwrap_or_default().iter().filter(|(other, _)| *other != unit);
+        self.others = Some(others.cloned().chain([(unit.clone(), amount)]).collect());
+        self
+    }
+
+    /// How much of this unit.
+    #[must_use]
+    pub fn of(&self, unit: &Unit) -> u64 {
+        if *unit == Unit::REQUESTS {
+            return self.requests;
+        }
+        let others = self.others.as_deref().unwrap_or_default();
+        others.iter().find(|(other, _)| other == unit).map_or(0, |(_, amount)| *amount)
+    }
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// So many requests.
+impl From<u64> for Cost {
+    fn from(requests: u64) -> Self {
+        Self::new().and(Unit::REQUESTS, requests)
+    }
+}
