@@ -182,19 +182,27 @@ impl Admission {
     fn serve(&mut self, id: GateId, mut steps: usize) -> usize {
         // Who left before this instant is not granted at it; who leaves at it still may be.
         self.expire(id, self.due.minus(1));
-        let timer = loop {
-            steps = steps.saturating_sub(1);
-            let gate = &mut self.gates[id];
-            let Some(head) = gate.head() else { break None };
-            match gate.blocked(&self.asks[head].cost, self.due) {
-                Some(block) => break block.until,
-                None if steps == 0 => break Some(self.due),
-                None => self.grant_waiting(head),
-            }
-        };
-        self.expire(id, self.due);
+        let mut timer = self.grant_heads(id, &mut steps);
+        // A head that leaves may have held up a smaller one.
+        while steps > 0 && self.expire(id, self.due) {
+            timer = self.grant_heads(id, &mut steps);
+        }
         self.set_timer(id, timer);
         steps
+    }
+
+    /// Grants one head after the other, until one has to wait: until when, if that is known.
+    fn grant_heads(&mut self, id: GateId, steps: &mut usize) -> Option<Time> {
+        loop {
+            *steps = steps.saturating_sub(1);
+            let gate = &mut self.gates[id];
+            let head = gate.head()?;
+            match gate.blocked(&self.asks[head].cost, self.due) {
+                Some(block) => return block.until,
+                None if *steps == 0 => return Some(self.due),
+                None => self.grant_waiting(head),
+            }
+        }
     }
 
     fn grant_waiting(&mut self, id: AskId) {
@@ -205,10 +213,14 @@ impl Admission {
         self.decide(id, Ok(Grant { gate, arrival, taken }));
     }
 
-    fn expire(&mut self, id: GateId, until: Time) {
+    /// Refuses those whose deadline has come by then. False if there are none.
+    fn expire(&mut self, id: GateId, until: Time) -> bool {
+        let mut any = false;
         while let Some((_, ask)) = self.gates[id].first_deadline().filter(|(at, _)| *at <= until) {
             self.refuse_waiting(ask);
+            any = true;
         }
+        any
     }
 
     fn refuse_waiting(&mut self, id: AskId) {

@@ -25,7 +25,6 @@ pub(crate) fn unstated(doublings: u32, random: u32) -> Duration {
 /// What lies before the next attempt: exponential, with full jitter (as AWS calls it): anything up to
 /// `first × 2^retries`, and up to `most`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(test), expect(dead_code, reason = "for the retries of what is not a refusal"))]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
     pub(crate) most: Duration,

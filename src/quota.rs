@@ -192,6 +192,13 @@ impl Quota {
         &self.0.unit
     }
 
+    #[cfg(test)]
+    pub(crate) fn with_count(&self, count: u64) -> Self {
+        let mut same = self.clone();
+        same.0.rate = self.0.rate.map(|rate| Rate { count, ..rate });
+        same
+    }
+
     /// The numbers to count in, or what is wrong.
     pub(crate) fn plan(&self) -> Result<Plan, Invalid> {
         let refused = |allowed| Invalid::new("quota", self.to_string(), allowed);

@@ -1,5 +1,8 @@
 //! One gate by exact instants, in milliseconds.
 
+mod model;
+mod scripts;
+
 use std::time::Duration;
 
 use super::*;

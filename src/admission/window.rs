@@ -94,11 +94,13 @@ impl Window {
         if missing == 0 || units == 0 {
             return now.max(self.steady_at(units));
         }
-        // What goes first comes free first: the whole allowance goes round once in each period.
-        let (rounds, nth) = ((missing - 1) / self.most, (missing - 1) % self.most + 1);
-        let anchor = self.nth_anchor(nth).map_or(now, |anchor| anchor.min(now));
-        let free = anchor.plus(self.period_nanos).max(now).plus(self.period_nanos.saturating_mul(rounds));
-        free.max(self.steady_at(units))
+        // What goes first comes free first. Beyond what is used now, whatever goes is itself what must come free, one
+        // period later: the whole allowance goes round once in each.
+        let rounds = missing.saturating_sub(self.used).div_ceil(self.most);
+        let nth = missing.saturating_sub(rounds.saturating_mul(self.most));
+        let anchor = |nth| self.nth_anchor(nth).map_or(now, |anchor| anchor.min(now));
+        let free = if nth == 0 { now } else { anchor(nth).plus(self.period_nanos).max(now) };
+        free.plus(self.period_nanos.saturating_mul(rounds)).max(self.steady_at(units))
     }
 
     /// The anchor of the unit that comes free as the nth.
@@ -142,6 +144,7 @@ impl Window {
         if units.anchor.is_none() {
             return true;
         }
+        self.forget(now);
         let held = self.remove(*units);
         if held {
             let drained = (self.drained, units.drained);

@@ -1,0 +1,403 @@
+//! Random scripts: the core and the model do the same, event by event, and decide the same at the same instants.
+//!
+//! A script is a few hundred events at one gate: asks, departures (also of the granted that was not collected),
+//! sendings, answers, refusals, settlements, endings, give-backs, pauses, other limits, a clock that stands still, goes
+//! back, oversleeps, or comes exactly when the core wants it. After every event the invariants of the core are asserted,
+//! and before every instant that the core names a poll of the model finds nothing.
+//!
+//! These mutants of the core were made by hand, and each is killed by this test or by its neighbours:
+use std::time::Duration;
+
+use super::model::{Decision, From, Kind, Level, Log, Model, Quota};
+use super::*;
+use crate::quota::{self, Anchor};
+
+const UNITS: [Unit; 2] = [Unit::REQUESTS, Unit::TOKENS];
+
+/// What all scripts together came across.
+#[derive(Debug, Default)]
+struct Tally {
+    steps: usize,
+    granted_at_once: usize,
+    granted_after_waiting: usize,
+    refused: usize,
+    cancelled_unsent: usize,
+    recalled: usize,
+    polls: usize,
+}
+
+/// Everybody who asked, as the script sees them.
+#[derive(Debug)]
+enum Guest {
+    Waiting(AskId),
+    Granted(Grant, u64),
+    Sent(Grant, u64),
+    Answered(Grant),
+    Gone,
+}
+
+struct Script {
+    random: fastrand::Rng,
+    core: Admission,
+    gate: GateId,
+    model: Model,
+    written: Vec<quota::Quota>,
+    paced: Vec<bool>,
+    guests: Vec<Guest>,
+    now: u64,
+    tally: Tally,
+}
+
+fn at(ms: u64) -> Time {
+    Time::from_nanos(ms * 1_000_000)
+}
+
+fn signed(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap()
+}
+
+fn unsigned(n: i64) -> u64 {
+    u64::try_from(n).unwrap()
+}
+
+/// A quota in both worlds. All its instants are whole milliseconds.
+fn quota(random: &mut fastrand::Rng) -> (quota::Quota, Quota) {
+    let unit = random.usize(0..2);
+    let units = if unit == 0 { 1 } else { 3 };
+    if random.u8(0..5) < 2 {
+        let (interval, burst) = (random.u64(1..40), random.u64(1..6) * units);
+        let written = format!("1 {} per {interval}ms burst {burst}", UNITS[unit]).parse().unwrap();
+        return (written, Quota { unit, kind: Kind::Bucket(Level::new(signed(interval), signed(burst))) });
+    }
+    let (most, step) = (random.u64(1..6) * units, 4 * random.u64(1..60));
+    let period = most * step;
+    let (anchor, from) = match random.u8(0..6) {
+        0..=2 => (Anchor::AnswerCapped, From::AnswerCapped),
+        3 => (Anchor::Answer, From::Answer),
+        4 => (Anchor::End, From::End),
+        _ => (Anchor::Send(Duration::from_millis(7)), From::Send(7)),
+    };
+    // The while after a sending is a quarter of the window, or a twentieth: whole milliseconds too.
+    let period = if period.is_multiple_of(20) { period } else { period * 5 };
+    let mut written =
+        quota::Quota::window(most, Duration::from_millis(period)).of(UNITS[unit].clone()).counted_from(anchor);
+    let mut pace = None;
+    if random.u8(0..4) == 0 {
+        let at_once = random.u64(1..3);
+        written = written.at_most(at_once);
+        pace = Some(Level::new(signed(period / most), signed(at_once)));
+    }
+    let log = Log::new(signed(most), signed(period), from);
+    (written, Quota { unit, kind: Kind::Window(log, pace) })
+}
+
+impl Script {
+    fn new(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut limits, mut quotas, mut all) = (Limits::new(), Vec::new(), Vec::new());
+        for _ in 0..random.usize(0..4) {
+            let (written, modelled) = quota(&mut random);
+            limits = limits.quota(written.clone());
+            all.push(written);
+            quotas.push(modelled);
+        }
+        let slots = random.bool().then(|| random.usize(1..5));
+        if let Some(slots) = slots {
+            limits = limits.in_flight(slots);
+        }
+        let mut core = Admission::new(limits);
+        let gate = core.gate(&Key::new("host"));
+        let (guests, tally) = (Vec::new(), Tally::default());
+        let paced = quotas.iter().map(|quota| matches!(quota.kind, Kind::Window(_, Some(_)))).collect();
+        Self { random, core, gate, model: Model::new(quotas, slots), written: all, paced, guests, now: 0, tally }
+    }
+
+    fn run(mut self, steps: usize) -> Tally {
+        for _ in 0..steps {
+            self.pass_time();
+            self.step();
+            self.compare();
+            self.tally.steps += 1;
+        }
+        self.tally
+    }
+
+    /// Mostly little time or none; sometimes until the core wants to be called; sometimes too much.
+    fn pass_time(&mut self) {
+        let next = self.core.next().map(|next| next.as_nanos().div_ceil(1_000_000)).filter(|next| *next > self.now);
+        let later = match (self.random.u8(0..10), next) {
+            (0..=3, _) => 0,
+            (4..=7, Some(next)) if next < self.now + 5_000 => next - self.now,
+            (4..=8, _) => self.random.u64(0..20),
+            _ => self.random.u64(0..400),
+        };
+        if next.is_some_and(|next| next == self.now + later && later < 100) && self.random.u8(0..4) == 0 {
+            self.tally.polls += 1;
+            assert!(!self.model.would_decide_by(signed(self.now + later - 1)), "the core oversleeps");
+        }
+        self.now += later;
+    }
+
+    fn step(&mut self) {
+        // A clock that goes back changes nothing.
+        let stale = if self.random.u8(0..8) == 0 { self.random.u64(0..50) } else { 0 };
+        let now = self.now.saturating_sub(stale);
+        self.model.advance(signed(now));
+        match self.random.u8(0..100) {
+            0..=44 => self.ask(now),
+            45..=49 => self.leave(now),
+            50..=52 => self.pause(now),
+            53 => self.retune(now),
+            54..=56 => self.core.advance(at(now)),
+            _ => self.go_on(now),
+        }
+        // Not every step comes to something.
+        self.core.advance(at(now));
+    }
+
+    fn ask(&mut self, now: u64) {
+        let id = self.guests.len();
+        let cost = [self.random.i64(0..3).min(1 + self.random.i64(0..2)), self.random.i64(0..6)];
+        let seen = self.model.slots.is_some() || self.random.u8(0..5) > 0;
+        let deadline = match self.random.u8(0..8) {
+            0 => None,
+            1..=3 => Some(now + self.random.u64(0..300)),
+            _ => Some(now + 1_000_000),
+        };
+        self.ask_in_place(id, cost, seen, None, deadline, now);
+    }
+
+    fn ask_in_place(
+        &mut self,
+        id: usize,
+        cost: [i64; 2],
+        seen: bool,
+        place: Option<(Arrival, u64)>,
+        deadline: Option<u64>,
+        now: u64,
+    ) {
+        let costs = Cost::from(unsigned(cost[0])).and(Unit::TOKENS, unsigned(cost[1]));
+        let usage = if seen { Use::Permit } else { Use::Unseen };
+        let (arrival, again) = place.unzip();
+        let wish = Wish { gate: self.gate, usage, cost: costs, arrival, deadline: deadline.map(at) };
+        let asked = self.core.ask(wish, at(now));
+        let expected = self.model.ask(id, cost, seen, again, deadline.map(signed));
+        let guest = match (asked, expected) {
+            (Ok(Asked::Granted(grant)), Ok(true)) => {
+                self.tally.granted_at_once += 1;
+                Guest::Granted(grant, now)
+            }
+            (Ok(Asked::Waiting(ask)), Ok(false)) => Guest::Waiting(ask),
+            (Err(refused), Err(decision)) => {
+                let too_much = refused.reason == Reason::CostExceedsQuota;
+                assert_eq!(too_much, decision == Decision::TooMuch);
+                self.tally.refused += 1;
+                Guest::Gone
+            }
+            (asked, expected) => panic!("{asked:?} where {expected:?}"),
+        };
+        self.guests.push(guest);
+    }
+
+    fn any(&mut self, wanted: fn(&Guest) -> bool) -> Option<usize> {
+        let recent = self.guests.len().saturating_sub(60);
+        let all: Vec<_> = (recent..self.guests.len()).filter(|id| wanted(&self.guests[*id])).collect();
+        (!all.is_empty()).then(|| all[self.random.usize(..all.len())])
+    }
+
+    fn leave(&mut self, now: u64) {
+        let Some(id) = self.any(|guest| matches!(guest, Guest::Waiting(_))) else { return };
+        let Guest::Waiting(ask) = std::mem::replace(&mut self.guests[id], Guest::Gone) else { return };
+        // Whoever is to be decided at this very instant may be granted first, and its grant goes back.
+        self.core.advance(at(now));
+        if self.core.asks[ask].decision.as_ref().is_some_and(Result::is_ok) {
+            self.tally.cancelled_unsent += 1;
+        }
+        self.core.leave(ask, at(now));
+        self.model.leave(id);
+    }
+
+    fn pause(&mut self, now: u64) {
+        if self.random.u8(0..4) > 0 {
+            return;
+        }
+        let until = now + self.random.u64(0..200);
+        self.core.pause(self.gate, at(until), at(now));
+        self.model.pause(signed(until));
+    }
+
+    /// Other numbers for the same quotas: of a bucket the burst, of a window (that is not paced) how many it lets go.
+    fn retune(&mut self, now: u64) {
+        let (mut limits, mut numbers) = (Limits::new(), Vec::new());
+        for place in 0..self.written.len() {
+            let old = &self.written[place];
+            let mut number = self.random.u64(1..12);
+            let new = match old.burst() {
+                Some(_) => {
+                    format!("1 {} per {}ms burst {number}", old.unit(), old.period().as_millis()).parse().unwrap()
+                }
+                None => {
+                    let period = u64::try_from(old.period().as_millis()).unwrap();
+                    if self.paced[place] || !period.is_multiple_of(number) {
+                        number = old.count();
+                    }
+                    old.with_count(number)
+                }
+            };
+            self.written[place] = new.clone();
+            limits = limits.quota(new);
+            numbers.push(signed(number));
+        }
+        let slots = self.model.slots.map(|_| self.random.usize(1..5));
+        if let Some(slots) = slots {
+            limits = limits.in_flight(slots);
+        }
+        self.core.set_limits(limits, at(now));
+        self.model.retune(slots, &numbers);
+    }
+
+    /// Something happens to one of those who were granted.
+    fn go_on(&mut self, now: u64) {
+        let live = |guest: &Guest| matches!(guest, Guest::Granted(..) | Guest::Sent(..) | Guest::Answered(_));
+        let Some(id) = self.any(live) else { return };
+        let guest = std::mem::replace(&mut self.guests[id], Guest::Gone);
+        self.guests[id] = match guest {
+            Guest::Granted(grant, _) if self.random.u8(0..4) == 0 => self.give_back(id, grant, now),
+            Guest::Granted(grant, _) => self.send(id, grant, now),
+            Guest::Sent(grant, since) if self.random.u8(0..3) == 0 || now > since + 2_000 => {
+                self.release(id, grant, now)
+            }
+            Guest::Sent(grant, since) => self.answer(id, grant, since, now),
+            Guest::Answered(grant) => self.release(id, grant, now),
+            other => other,
+        };
+    }
+
+    fn give_back(&mut self, id: usize, grant: Grant, now: u64) -> Guest {
+        self.tally.cancelled_unsent += 1;
+        self.core.give_back(grant, at(now));
+        self.model.give_back(id);
+        Guest::Gone
+    }
+
+    fn send(&mut self, id: usize, mut grant: Grant, now: u64) -> Guest {
+        let sent = self.core.send(&mut grant, at(now));
+        assert_eq!(sent, self.model.send(id), "sent, or recalled");
+        if sent {
+            return Guest::Sent(grant, now);
+        }
+        // Recalled: it goes back, and asks again in its old place.
+        self.tally.recalled += 1;
+        let place = self.model.arrival_of(id).map(|again| (grant.arrival, again));
+        self.give_back(id, grant, now);
+        self.compare();
+        let again = self.guests.len();
+        self.ask_in_place(again, [1, 0], true, place, Some(now + 100_000), now);
+        Guest::Gone
+    }
+
+    fn answer(&mut self, id: usize, mut grant: Grant, since: u64, now: u64) -> Guest {
+        match self.random.u8(0..16) {
+            0 => {
+                let wait = Duration::from_millis(self.random.u64(0..300));
+                self.core.refused(&mut grant, Wait::Stated(wait), at(now));
+                self.model.refused(id, Some(signed(wait.as_millis().try_into().unwrap())));
+            }
+            1 => {
+                self.core.refused(&mut grant, Wait::Unstated(0), at(now));
+                self.model.refused(id, None);
+            }
+            2 => {
+                let (unit, actual) = (self.random.usize(0..2), self.random.u64(0..6));
+                self.core.settle(&mut grant, &UNITS[unit], actual, at(now));
+                self.model.settle(id, unit, signed(actual));
+                return Guest::Answered(grant);
+            }
+            _ if now > since + 2_000 => {}
+            _ => {
+                self.core.answered(&mut grant, at(now));
+                self.model.answered(id);
+            }
+        }
+        Guest::Answered(grant)
+    }
+
+    fn release(&mut self, id: usize, grant: Grant, now: u64) -> Guest {
+        self.core.release(grant, at(now));
+        self.model.release(id);
+        Guest::Gone
+    }
+
+    /// The same decisions, the grants in the same order, and nobody left who may go.
+    fn compare(&mut self) {
+        self.core.assert_sound();
+        assert_eq!(self.core.waiting(), self.model.waiting());
+        let mine = std::iter::from_fn(|| self.core.pop_decided()).collect::<Vec<_>>();
+        let is_there = |(id, _): &(usize, Decision)| matches!(self.guests[*id], Guest::Waiting(_));
+        let theirs: Vec<_> = std::mem::take(&mut self.model.decided).into_iter().filter(is_there).collect();
+        assert_eq!(mine.len(), theirs.len());
+        let granted = |ask: &AskId| self.core.asks[*ask].decision.as_ref().is_some_and(Result::is_ok);
+        let my_grants: Vec<_> = mine.iter().copied().filter(granted).collect();
+        let their_grants = theirs.iter().filter(|(_, decision)| *decision == Decision::Granted);
+        assert_eq!(my_grants, their_grants.map(|(id, _)| self.ask_of(*id)).collect::<Vec<_>>(), "the order of grants");
+        for (id, decision) in theirs {
+            self.collect(id, decision);
+        }
+        // Grants that were not collected went to others.
+        if !self.model.decided.is_empty() {
+            self.compare();
+        }
+    }
+
+    fn ask_of(&self, id: usize) -> AskId {
+        let Guest::Waiting(ask) = self.guests[id] else { panic!("guest {id} does not wait") };
+        ask
+    }
+
+    fn collect(&mut self, id: usize, decision: Decision) {
+        let ask = self.ask_of(id);
+        self.guests[id] = Guest::Gone;
+        if decision == Decision::Granted {
+            self.tally.granted_after_waiting += 1;
+            if self.random.u8(0..20) == 0 {
+                self.tally.cancelled_unsent += 1;
+                self.core.leave(ask, at(self.core_now()));
+                self.model.leave(id);
+                return;
+            }
+        }
+        match self.core.collect(ask).unwrap() {
+            Ok(grant) => self.guests[id] = Guest::Granted(grant, self.now),
+            Err(refused) => {
+                self.tally.refused += 1;
+                let too_much = refused.reason == Reason::CostExceedsQuota;
+                assert_eq!(too_much, decision == Decision::TooMuch);
+            }
+        }
+    }
+
+    fn core_now(&self) -> u64 {
+        self.core.now.as_nanos() / 1_000_000
+    }
+}
+
+/// How many scripts, of so many events each.
+const SCRIPTS: u64 = 25_000;
+const EVENTS: usize = 400;
+
+#[test]
+fn the_core_and_the_model_do_the_same() {
+    let mut sum = Tally::default();
+    for seed in 0..SCRIPTS {
+        println!("script {seed}");
+        let tally = Script::new(seed).run(EVENTS);
+        sum.steps += tally.steps;
+        sum.granted_at_once += tally.granted_at_once;
+        sum.granted_after_waiting += tally.granted_after_waiting;
+        sum.refused += tally.refused;
+        sum.cancelled_unsent += tally.cancelled_unsent;
+        sum.recalled += tally.recalled;
+        sum.polls += tally.polls;
+    }
+    println!("{sum:?}");
+}
