@@ -12,7 +12,7 @@ use crate::cost::{Cost, Unit};
 use crate::key::Key;
 use crate::limits::Limits;
 use crate::refused::{Reason, Refused};
-use crate::time::Time;
+use crate::time::{LATE_WAKE_CREDIT, Time, nanos};
 use crate::wait::Wait;
 
 mod bucket;
@@ -26,10 +26,6 @@ mod gate;
 pub(crate) use gate::Use;
 use gate::{Gate, Taken};
 pub(crate) use order::{Arrival, AskId};
-
-/// A timer fires late, by a millisecond or so. What was due within this before `now` is judged at the instant at
-/// which it was due; without that, a tenth of the rate is lost at 100/s and half at 1000/s.
-const LATE_WAKE_CREDIT_NANOS: u64 = 2_000_000;
 
 /// A call does at most so much, and leaves the rest for the next one, which is due at once.
 const MOST_STEPS: usize = 256;
@@ -171,7 +167,7 @@ impl Admission {
             if steps == 0 {
                 return;
             }
-            self.due = self.due.max(at).max(self.now.minus(LATE_WAKE_CREDIT_NANOS));
+            self.due = self.due.max(at).max(self.now.minus(nanos(LATE_WAKE_CREDIT)));
             steps = self.serve(gate, steps);
         }
         self.due = self.now;
@@ -181,10 +177,10 @@ impl Admission {
     /// how many of its steps are left.
     fn serve(&mut self, id: GateId, mut steps: usize) -> usize {
         // Who left before this instant is not granted at it; who leaves at it still may be.
-        self.expire(id, self.due.minus(1));
+        self.expire(id, self.due.minus(1), &mut steps);
         let mut timer = self.grant_heads(id, &mut steps);
         // A head that leaves may have held up a smaller one.
-        while steps > 0 && self.expire(id, self.due) {
+        while self.expire(id, self.due, &mut steps) {
             timer = self.grant_heads(id, &mut steps);
         }
         self.set_timer(id, timer);
@@ -194,7 +190,6 @@ impl Admission {
     /// Grants one head after the other, until one has to wait: until when, if that is known.
     fn grant_heads(&mut self, id: GateId, steps: &mut usize) -> Option<Time> {
         loop {
-            *steps = steps.saturating_sub(1);
             let gate = &mut self.gates[id];
             let head = gate.head()?;
             match gate.blocked(&self.asks[head].cost, self.due) {
@@ -202,6 +197,7 @@ impl Admission {
                 None if *steps == 0 => return Some(self.due),
                 None => self.grant_waiting(head),
             }
+            *steps -= 1;
         }
     }
 
@@ -213,11 +209,13 @@ impl Admission {
         self.decide(id, Ok(Grant { gate, arrival, taken }));
     }
 
-    /// Refuses those whose deadline has come by then. False if there are none.
-    fn expire(&mut self, id: GateId, until: Time) -> bool {
+    /// Refuses those whose deadline has come by then, as far as the steps go. False if there are none.
+    fn expire(&mut self, id: GateId, until: Time, steps: &mut usize) -> bool {
+        let until = until.max(self.gates[id].hopeless_until);
         let mut any = false;
-        while let Some((_, ask)) = self.gates[id].first_deadline().filter(|(at, _)| *at <= until) {
+        while let Some((_, ask)) = self.gates[id].first_deadline().filter(|(at, _)| *at <= until && *steps > 0) {
             self.refuse_waiting(ask);
+            *steps -= 1;
             any = true;
         }
         any
@@ -247,7 +245,8 @@ impl Admission {
 
     fn set_timer(&mut self, id: GateId, head: Option<Time>) {
         let gate = &mut self.gates[id];
-        let timer = [head, gate.first_deadline().map(|(at, _)| at)].into_iter().flatten().min();
+        let deadline = gate.first_deadline().map(|(at, _)| if at <= gate.hopeless_until { self.due } else { at });
+        let timer = [head, deadline].into_iter().flatten().min();
         if timer == gate.timer {
             return;
         }
@@ -343,8 +342,8 @@ impl Admission {
     /// Whoever cannot wait that long learns it now.
     fn serve_after_pause(&mut self, id: GateId) {
         // Whoever is due at the reopening itself may still go.
-        let reopens = self.gates[id].paused_until(self.now);
-        self.expire(id, reopens.minus(1));
+        let gate = &mut self.gates[id];
+        gate.hopeless_until = gate.paused_until(self.now).minus(1);
         self.serve(id, MOST_STEPS);
     }
 

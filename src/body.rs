@@ -1,6 +1,7 @@
 //! A body that holds its permit until it ends, and one that was read ahead.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -15,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::limiter::Permit;
 
 /// A refusal's body is read ahead up to this, so that its connection can serve the next attempt.
-const MOST_READ_AHEAD: u64 = 64 * 1_024;
+const MOST_READ_AHEAD: usize = 64 * 1_024;
 
 /// The response to a request with this method, holding the permit until its body has ended, failed, or been dropped.
 pub(crate) fn hold(response: Response, method: &Method, permit: Permit) -> Response {
@@ -33,17 +34,33 @@ fn has_no_body(response: &Response, method: &Method) -> bool {
         || response.headers().get(CONTENT_LENGTH).is_some_and(|length| length == "0")
 }
 
-/// The response as it came, its body in memory if it is small and comes before `until`.
-pub(crate) async fn read_ahead(response: Response, until: Instant) -> Response {
+/// The response as it came, its body in memory; `None` if that is large, or has not come before `until`, and was dropped.
+pub(crate) async fn read_ahead(response: Response, until: Instant) -> Option<Response> {
     let mut body = None;
     let response = with_body(response, |inner| {
         body = Some(inner);
         Body::default()
     });
-    let mut read = ReadAhead { frames: VecDeque::new(), rest: body };
-    // Whatever has not come by then stays in `rest`.
-    let _ = timeout_at(until, read.fill()).await;
-    with_body(response, |_| Body::wrap(read))
+    let frames = timeout_at(until, read_all(body?)).await.ok()??;
+    Some(with_body(response, |_| Body::wrap(InMemory { frames })))
+}
+
+/// All frames until the end or the first error; `None` if they are more than is kept.
+async fn read_all(mut body: Body) -> Option<VecDeque<Result<Frame<Bytes>, reqwest::Error>>> {
+    let (mut frames, mut size) = (VecDeque::new(), 0);
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        size += frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
+        let failed = frame.is_err();
+        frames.push_back(frame);
+        if failed {
+            // Some bodies answer with the same error for ever.
+            break;
+        }
+        if size > MOST_READ_AHEAD {
+            return None;
+        }
+    }
+    Some(frames)
 }
 
 /// Replaces the body, and keeps everything else: the address too, which reqwest loses on the way through `http`.
@@ -87,58 +104,25 @@ impl http_body::Body for Held {
     }
 }
 
-/// Frames that came already, and the rest of the body if it has not ended.
-struct ReadAhead {
+/// A body that has been read.
+struct InMemory {
     frames: VecDeque<Result<Frame<Bytes>, reqwest::Error>>,
-    rest: Option<Body>,
 }
 
-impl ReadAhead {
-    /// Reads until the end, an error, or the bound. Can be dropped at any point: what was read is kept.
-    async fn fill(&mut self) {
-        while self.buffered() <= MOST_READ_AHEAD {
-            let Some(body) = &mut self.rest else { return };
-            match std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await {
-                Some(frame) => self.frames.push_back(frame),
-                None => self.rest = None,
-            }
-        }
-    }
-
-    fn buffered(&self) -> u64 {
-        let data = self.frames.iter().flatten().filter_map(Frame::data_ref);
-        data.map(|bytes| bytes.len() as u64).sum()
-    }
-}
-
-impl http_body::Body for ReadAhead {
+impl http_body::Body for InMemory {
     type Data = Bytes;
     type Error = reqwest::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, reqwest::Error>>> {
-        if let Some(frame) = self.frames.pop_front() {
-            return Poll::Ready(Some(frame));
-        }
-        match &mut self.rest {
-            Some(rest) => Pin::new(rest).poll_frame(cx),
-            None => Poll::Ready(None),
-        }
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, reqwest::Error>>> {
+        Poll::Ready(self.frames.pop_front())
     }
 
     fn is_end_stream(&self) -> bool {
-        self.frames.is_empty() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+        self.frames.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        let rest = self.rest.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower() + self.buffered());
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper + self.buffered());
-        }
-        hint
+        let data = self.frames.iter().flatten().filter_map(Frame::data_ref);
+        SizeHint::with_exact(data.map(|bytes| bytes.len() as u64).sum())
     }
 }

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::admission::{Admission, AskId};
@@ -70,18 +71,21 @@ impl Shared {
         runtime: &Handle,
         act: impl FnOnce(&mut Admission, Time) -> Option<AskId>,
     ) {
+        // A waker's clone and drop are somebody else's code: never under the lock.
+        let mut waker = Some(waker.clone());
         let mut state = self.lock();
         let now = self.time(Instant::now());
-        let Some(id) = act(&mut state.core, now) else { return self.wake(state) };
-        let old = state.keep(id, waker);
-        let driver = state.missing_driver(runtime.id()).map(|rouse| Driver { shared: Arc::clone(self), rouse });
+        let mut driver = None;
+        if let Some(id) = act(&mut state.core, now) {
+            state.keep(id, &mut waker);
+            driver = state.missing_driver(runtime.id()).map(|rouse| Driver { shared: Arc::clone(self), rouse });
+        }
         self.wake(state);
-        // A waker's drop is somebody else's code: never under the lock.
-        drop(old);
         if let Some(driver) = driver {
             // Made here, so that a runtime without timers panics in the task that waits, and not unseen in another.
             let sleep = sleep_until(Instant::now() + IDLE);
             runtime.spawn(driver.run(sleep));
+            let_others_take_it(runtime);
         }
     }
 
@@ -107,8 +111,9 @@ impl Shared {
 
     /// Rouses the drivers that would oversleep, and wakes everybody who was decided on, outside the lock.
     fn wake<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        let mut roused = false;
         loop {
-            state.rouse_drivers();
+            roused |= state.rouse_drivers();
             let wakers = state.due_wakers();
             let more = wakers.len() == MOST_WAKES;
             drop(state);
@@ -117,9 +122,12 @@ impl Shared {
                 let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
             if !more {
-                return;
+                break;
             }
             state = self.lock();
+        }
+        if let (true, Ok(runtime)) = (roused, Handle::try_current()) {
+            let_others_take_it(&runtime);
         }
     }
 
@@ -142,15 +150,12 @@ impl Shared {
 }
 
 impl State {
-    fn keep(&mut self, id: AskId, waker: &Waker) -> Option<Waker> {
+    /// Keeps the waker, and puts the one that it takes the place of where it was.
+    fn keep(&mut self, id: AskId, waker: &mut Option<Waker>) {
         if self.wakers.len() <= id {
             self.wakers.resize(id + 1, None);
         }
-        let kept = &mut self.wakers[id];
-        match kept {
-            Some(kept) if kept.will_wake(waker) => None,
-            _ => kept.replace(waker.clone()),
-        }
+        std::mem::swap(&mut self.wakers[id], waker);
     }
 
     fn due_wakers(&mut self) -> Vec<Waker> {
@@ -162,19 +167,22 @@ impl State {
         wakers
     }
 
-    fn rouse_drivers(&mut self) {
+    /// True if one was roused that has to sleep less long.
+    fn rouse_drivers(&mut self) -> bool {
         if self.drivers.is_empty() {
-            return;
+            return false;
         }
-        let (next, waiting) = (self.core.next(), self.core.waiting() > 0);
+        let (next, waiting, mut earlier) = (self.core.next(), self.core.waiting() > 0, false);
         for seat in &mut self.drivers {
             if !waiting {
                 seat.rouse.notify_one();
             } else if let Some(next) = next.filter(|next| *next < seat.sleeps_until) {
                 seat.sleeps_until = next;
                 seat.rouse.notify_one();
+                earlier = true;
             }
         }
+        earlier
     }
 
     /// Takes the seat of the driver of a runtime, if it is free.
@@ -189,6 +197,14 @@ impl State {
     }
 }
 
+/// A worker of a multi-threaded runtime keeps the task that it woke last for itself, and other workers do not steal it: a
+/// driver would wait until whoever woke it stops computing. A task behind it moves it into the queue.
+fn let_others_take_it(runtime: &Handle) {
+    if runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
+        runtime.spawn(async {});
+    }
+}
+
 /// The task. Dropped with its runtime, it leaves its seat to the next.
 struct Driver {
     shared: Arc<Shared>,
@@ -199,8 +215,13 @@ impl Driver {
     async fn run(self, sleep: Sleep) {
         let mut sleep = pin!(sleep);
         while let Some(until) = self.shared.turn(&self) {
-            sleep.as_mut().reset(until);
-            self.doze(sleep.as_mut()).await;
+            if until <= Instant::now() {
+                // A timer would round that up to the next millisecond.
+                yield_now().await;
+            } else {
+                sleep.as_mut().reset(until);
+                self.doze(sleep.as_mut()).await;
+            }
         }
     }
 

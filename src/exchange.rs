@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::{Request, Response};
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use crate::admission::Arrival;
 use crate::body;
@@ -65,11 +65,12 @@ impl Sender {
                     return Err(error);
                 }
             };
-            match heed(&mut permit, &response, left, replay) {
+            let budget = waiting.waits_until().saturating_duration_since(Instant::now());
+            match heed(&mut permit, &response, Attempt { left, budget }, replay) {
                 Some(next) => request = next,
                 None => return Ok(body::hold(response, &method, permit)),
             }
-            refusal = Some(body::read_ahead(response, context.no_later_than(READ_AHEAD)).await);
+            refusal = body::read_ahead(response, context.no_later_than(READ_AHEAD)).await;
         }
     }
 }
@@ -95,12 +96,11 @@ async fn attempt(http: &reqwest::Client, request: Request, context: &Context) ->
 }
 
 /// What a response says holds for everybody at the gate, at once. Answers the request that is to go again.
-fn heed(permit: &mut Permit, response: &Response, left: usize, replay: Option<Request>) -> Option<Request> {
+fn heed(permit: &mut Permit, response: &Response, attempt: Attempt, replay: Option<Request>) -> Option<Request> {
     let signal = signal::read(response.status(), response.headers());
     match verdict::wait(signal, fastrand::u32(..)) {
         Some(wait) => permit.refused(wait),
         None => permit.answered(),
     }
-    let attempt = Attempt { left, replayable: replay.is_some() };
     replay.filter(|_| verdict::again(signal, attempt))
 }

@@ -171,8 +171,8 @@ impl fmt::Debug for Limiter {
     }
 }
 
-/// Leave to send one request. Dropping it ends the request: its slot is free again, and a window that has not heard of
-/// the answer counts from now.
+/// Leave to send one request. Dropping it ends the request: its slot is free again, and what a window has not heard the
+/// answer of is answered now.
 #[must_use = "a permit that is dropped counts as a request that has ended"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -264,12 +264,15 @@ impl<'a> Place<'a> {
     }
 
     /// Outside a runtime one can go at once or not at all.
-    fn ask_without_runtime(&self) -> Result<Grant, Refused> {
-        let shared = &self.limiter.shared;
-        match shared.with(|core, now| core.ask(self.wish(), now))? {
-            Asked::Granted(grant) => Ok(grant),
-            Asked::Waiting(id) => {
-                shared.leave(id);
+    fn step_without_runtime(&mut self) -> Result<Grant, Refused> {
+        let shared = Arc::clone(&self.limiter.shared);
+        match shared.with(|core, now| self.step(core, now)) {
+            Step::Decided(decision) => {
+                self.ask = None;
+                decision
+            }
+            Step::Waits(id) => {
+                self.ask = Some(id);
                 Err(Refused::new(Reason::NoRuntime, ""))
             }
         }
@@ -277,13 +280,24 @@ impl<'a> Place<'a> {
 
     /// Asks, or asks what has been decided.
     fn step(&mut self, core: &mut Admission, now: Time) -> Step {
-        match self.ask {
-            Some(id) => core.collect(id).map_or(Step::Waits(id), Step::Decided),
-            None => match core.ask(self.wish(), now) {
-                Ok(Asked::Granted(grant)) => Step::Decided(Ok(grant)),
-                Ok(Asked::Waiting(id)) => Step::Waits(id),
-                Err(refused) => Step::Decided(Err(refused)),
-            },
+        if let Some(id) = self.ask {
+            match core.collect(id) {
+                None => return Step::Waits(id),
+                Some(Err(refused)) => return Step::Decided(Err(refused)),
+                Some(Ok(mut grant)) => {
+                    if core.send(&mut grant, now) {
+                        return Step::Decided(Ok(grant));
+                    }
+                    // Polled so long after the grant that what it took is not there any more: back to the old place.
+                    self.arrival = Some(grant.arrival);
+                    core.give_back(grant, now);
+                }
+            }
+        }
+        match core.ask(self.wish(), now) {
+            Ok(Asked::Granted(grant)) => Step::Decided(Ok(grant)),
+            Ok(Asked::Waiting(id)) => Step::Waits(id),
+            Err(refused) => Step::Decided(Err(refused)),
         }
     }
 }
@@ -298,10 +312,7 @@ impl Future for Place<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let Ok(runtime) = Handle::try_current() else {
-            return match self.ask {
-                Some(_) => Poll::Ready(Err(Refused::new(Reason::NoRuntime, ""))),
-                None => Poll::Ready(self.ask_without_runtime()),
-            };
+            return Poll::Ready(self.step_without_runtime());
         };
         let shared = Arc::clone(&self.limiter.shared);
         let mut answer = Poll::Pending;

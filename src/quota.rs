@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cost::Unit;
 use crate::invalid::Invalid;
+use crate::time::LATE_WAKE_CREDIT;
 
 mod form;
 mod text;
@@ -17,9 +18,6 @@ pub(crate) use scale::Scale;
 
 /// The longest period of a quota.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
-
-/// By how much a bucket's burst must be smaller than the server's besides the jitter: what a late timer is credited.
-const LATE_WAKE: Duration = Duration::from_millis(2);
 
 /// How much of a unit may go in how long a time.
 ///
@@ -254,7 +252,7 @@ impl Quota {
         if self.0.jitter.is_zero() {
             return 0;
         }
-        let time = self.0.jitter.saturating_add(LATE_WAKE).as_nanos();
+        let time = self.0.jitter.saturating_add(LATE_WAKE_CREDIT).as_nanos();
         let units = time.saturating_mul(u128::from(count)).div_ceil(period.as_nanos());
         u64::try_from(units).unwrap_or(u64::MAX)
     }

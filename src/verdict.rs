@@ -24,14 +24,15 @@ pub(crate) fn wait(signal: Signal, random: u32) -> Option<Wait> {
 pub(crate) struct Attempt {
     /// How many attempts are left after this one.
     pub(crate) left: usize,
-    /// Its body can be sent a second time.
-    pub(crate) replayable: bool,
+    /// How long it may still wait.
+    pub(crate) budget: Duration,
 }
 
-/// Whether the request goes out again, once its gate lets it.
+/// Whether a request that can be sent a second time goes out again, once its gate lets it.
 pub(crate) fn again(signal: Signal, attempt: Attempt) -> bool {
     // A 429 proves that nothing was done, so every method may be repeated.
-    signal.throttled && signal.wait.is_none_or(|wait| wait <= MAX_PAUSE) && attempt.left > 0 && attempt.replayable
+    let wait = signal.wait.unwrap_or_default();
+    signal.throttled && attempt.left > 0 && wait <= MAX_PAUSE && wait <= attempt.budget
 }
 
 #[cfg(test)]
@@ -52,13 +53,14 @@ mod tests {
     #[test]
     fn only_a_refusal_with_a_bearable_wait_is_repeated() {
         let refused = |seconds: Option<u64>| Signal { throttled: true, wait: seconds.map(Duration::from_secs) };
-        let attempt = Attempt { left: 1, replayable: true };
+        let attempt = Attempt { left: 1, budget: Duration::from_secs(3_600) };
         assert!(again(refused(Some(2)), attempt));
         assert!(again(refused(Some(600)), attempt));
         assert!(!again(refused(Some(601)), attempt));
         assert!(again(refused(None), attempt));
         assert!(!again(Signal::default(), attempt));
         assert!(!again(refused(Some(2)), Attempt { left: 0, ..attempt }));
-        assert!(!again(refused(Some(2)), Attempt { replayable: false, ..attempt }));
+        assert!(again(refused(Some(2)), Attempt { budget: Duration::from_secs(2), ..attempt }));
+        assert!(!again(refused(Some(3)), Attempt { budget: Duration::from_secs(2), ..attempt }));
     }
 }

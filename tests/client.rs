@@ -270,6 +270,42 @@ async fn a_refusal_that_the_budget_cannot_wait_for_is_returned_at_once_as_it_cam
     assert_eq!(upstream.arrivals().len(), 2);
 }
 
+/// A refusal whose body stalls costs neither the processor nor, once it cannot be waited for, any time.
+#[tokio::test]
+async fn a_refusal_whose_body_stalls_is_not_waited_for() {
+    let upstream = Upstream::builder().start().await;
+    let stalled = || Answer::status(429).body(Body::chunks(3, 10, ms(60_000)));
+    upstream.script([stalled().header("retry-after", "60"), stalled().header("retry-after", "1")]);
+    let begun = Instant::now();
+    let response = Client::new().get(upstream.at("/?n=1")).within(ms(5_000)).send().await.unwrap();
+    assert_eq!(response.status(), 429);
+    assert!(begun.elapsed() < ms(800), "{:?}", begun.elapsed());
+    drop(response);
+    // Its time-out comes again and again from the same body, which is asked no more.
+    let busy = cpu_time();
+    let response = Client::new().get(upstream.at("/?n=2")).timeout(ms(200)).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let busy = cpu_time().checked_sub(busy).unwrap();
+    println!("{busy:?} of processor time while a refusal stalled");
+    assert_eq!(upstream.arrivals().len(), 3);
+}
+
+/// What this thread has used of the processor, where the system tells.
+fn cpu_time() -> Duration {
+    let Ok(stat) = std::fs::read_to_string("/proc/thread-self/schedstat") else { return Duration::ZERO };
+    Duration::from_nanos(stat.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
+}
+
+#[tokio::test]
+async fn a_budget_and_costs_travel_with_a_request() {
+    let upstream = Upstream::builder().start().await;
+    let client = limited(Limits::new().quota("1000 tokens/min"));
+    let send = async |tokens| client.get(upstream.url()).cost("tokens", tokens).within(ms(2_000)).send().await;
+    assert!(send(900).await.is_ok() && send(100).await.is_ok() && send(0).await.is_ok());
+    assert_eq!(send(1).await.unwrap_err().refused().unwrap().reason, Reason::Deadline);
+    assert_eq!(send(1_001).await.unwrap_err().refused().unwrap().reason, Reason::CostExceedsQuota);
+}
+
 #[cfg(feature = "stream")]
 #[tokio::test]
 async fn a_stream_is_sent_once() {

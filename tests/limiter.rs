@@ -9,7 +9,9 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use futures_util::future::{join_all, poll_immediate};
+use futures_util::stream::FuturesUnordered;
 use reqwest_throttle::{Context, Limiter, Limits, Quota, Reason};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinHandle, yield_now};
@@ -180,6 +182,121 @@ async fn a_waiter_that_nobody_polls_delays_nobody() {
     sleep_until(start + ms(10_000)).await;
     asleep.await.unwrap();
     assert_eq!(start.elapsed(), ms(10_000));
+}
+
+/// Ten futures in a `select!` whose other branch is busy for a second: what was granted meanwhile does not all go at once.
+#[tokio::test(start_paused = true)]
+async fn grants_that_are_polled_late_do_not_go_all_at_once() {
+    for (limit, expected) in [
+        ("1 per 100ms burst 1", [0, 1_000, 1_100, 1_200, 1_300, 1_400, 1_500, 1_600, 1_700, 1_800]),
+        ("2 per 100ms counted from send", [0, 0, 1_000, 1_000, 1_100, 1_100, 1_200, 1_200, 1_300, 1_300]),
+    ] {
+        let (limiter, start) = (Limiter::new(limit).unwrap(), Instant::now());
+        let waits = async |_| {
+            limiter.wait(&Context::new()).await.unwrap();
+            start.elapsed().as_millis()
+        };
+        let mut all: FuturesUnordered<_> = (0..10).map(waits).collect();
+        let mut went = Vec::new();
+        while let Some(Some(at)) = poll_immediate(all.next()).await {
+            went.push(at);
+        }
+        sleep(ms(1_000)).await;
+        went.extend(all.collect::<Vec<_>>().await);
+        assert_eq!(went, expected, "{limit}");
+    }
+}
+
+/// A worker that woke the driver, or spawned it, and goes on computing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_task_that_computes_delays_nobody() {
+    let limiter = Limiter::new("1 per 300ms").unwrap();
+    let computes = || thread::sleep(ms(2_000));
+    let waits = || {
+        let (limiter, start) = (limiter.clone(), Instant::now());
+        tokio::spawn(async move { limiter.wait(&Context::new()).await.map(|()| start.elapsed()) })
+    };
+    // One ends a request, whose answer brings the next turn nearer.
+    let permit = limiter.try_acquire().unwrap();
+    let other = waits();
+    sleep(ms(20)).await;
+    let busy = tokio::spawn(async move {
+        drop(permit);
+        computes();
+    });
+    let waited = other.await.unwrap().unwrap();
+    assert!(waited < ms(1_500), "{waited:?}");
+    busy.await.unwrap();
+    // One is the first to wait, and does not.
+    limiter.wait(&Context::new()).await.unwrap();
+    let first = limiter.clone();
+    let busy = tokio::spawn(async move {
+        let mut first = Box::pin(first.wait(&Context::new()));
+        assert!(poll_immediate(first.as_mut()).await.is_none());
+        computes();
+    });
+    sleep(ms(20)).await;
+    let waited = waits().await.unwrap().unwrap();
+    assert!(waited < ms(1_500), "{waited:?}");
+    busy.await.unwrap();
+}
+
+/// More than is granted in one turn of the driver, and faster than timers tick.
+#[tokio::test]
+async fn a_fast_bucket_is_used() {
+    let limiter = Limiter::new("100000/s burst 1").unwrap();
+    let tasks: Vec<_> = (0..20_000)
+        .map(|_| {
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.wait(&Context::new()).await.unwrap() })
+        })
+        .collect();
+    let start = Instant::now();
+    join_all(tasks).await;
+    let took = start.elapsed();
+    assert!((ms(197)..ms(2_000)).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_everybody_then_lets_one_go_first_and_then_the_steady_rate() {
+    let (limiter, start) = (Limiter::new("1 per 100ms burst 5").unwrap(), Instant::now());
+    limiter.pause_until(start + ms(1_000));
+    assert_eq!(limiter.wait(&Context::within(ms(500))).await.unwrap_err().wait, Some(ms(1_000)));
+    // Nobody reports an answer for a bare wait: the first holds up the others for a second.
+    let tasks = waiters(&limiter, 3, start).await;
+    assert_eq!(went(tasks).await, [1_000, 2_000, 2_000].map(Some));
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_limits_hold_for_those_who_wait() {
+    let (limiter, start) = (drained(1_000), Instant::now());
+    let tasks = waiters(&limiter, 3, start).await;
+    sleep(ms(500)).await;
+    // Half of one was there; the other half comes at the new rate.
+    limiter.set_limits("1 per 100ms burst 1").unwrap();
+    assert_eq!(limiter.set_limits("0/s").unwrap_err().value, "0/s");
+    assert_eq!(went(tasks).await, [550, 650, 750].map(Some));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_request_takes_is_counted_by_unit_and_settled() {
+    let (limiter, start) = (Limiter::new("10/s burst 10, 1000 tokens/s burst 1000").unwrap(), Instant::now());
+    let tokens = |amount| Context::new().cost("tokens", amount);
+    let refused = limiter.acquire(&tokens(1_001)).await.unwrap_err();
+    assert_eq!(
+        (refused.reason, refused.quota.unwrap().to_string()),
+        (Reason::CostExceedsQuota, "1000 tokens/s burst 1000".into())
+    );
+    let mut permit = limiter.acquire(&tokens(600)).await.unwrap();
+    // It took less than thought, and another goes at once; then more than was there, and the next waits for it.
+    permit.settle("tokens", 100);
+    let mut more = limiter.acquire(&tokens(900)).await.unwrap();
+    assert_eq!(start.elapsed(), ms(0));
+    more.settle("tokens", 1_400);
+    limiter.wait(&tokens(100)).await.unwrap();
+    assert_eq!(start.elapsed(), ms(600));
+    limiter.wait(&tokens(0)).await.unwrap();
+    assert_eq!(start.elapsed(), ms(600));
 }
 
 #[tokio::test(start_paused = true)]

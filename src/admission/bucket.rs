@@ -14,7 +14,7 @@ use governor::nanos::Nanos;
 use governor::state::{NotKeyed, StateStore};
 
 use crate::quota::Scale;
-use crate::time::Time;
+use crate::time::{LATE_WAKE_CREDIT, Time, nanos};
 
 /// The latest instant, and the deepest debt, in ticks: with what a bucket takes to fill they stay below 2^64, which
 /// governor's sums are not checked for.
@@ -40,6 +40,7 @@ pub(super) struct Bucket {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
     bought: u64,
+    at: Time,
 }
 
 impl Bucket {
@@ -79,9 +80,25 @@ impl Bucket {
         self.left = self.left.saturating_add(units).saturating_sub(cost);
         if grains > 0 {
             self.bought = self.bought.wrapping_add(units);
-            self.bought_at = now;
+            // What left late is charged a little back.
+            self.bought_at = self.bought_at.max(now);
         }
-        Charge { bought: self.bought }
+        Charge { bought: self.bought, at: self.time(now) }
+    }
+
+    /// What was charged leaves only now. If that is later than it is credited for, it is charged anew, as late as that;
+    /// `None` if it is not there any more then, and gone.
+    pub(super) fn sent(&mut self, cost: u64, charge: Charge, now: Time) -> Option<Charge> {
+        let at = now.minus(nanos(LATE_WAKE_CREDIT));
+        if self.time(self.ticks(at)) <= charge.at {
+            return Some(charge);
+        }
+        self.give_back(cost, charge);
+        // One that paces lets go what is more than it holds.
+        if self.ready_at(cost.min(self.capacity()), at) > at {
+            return None;
+        }
+        Some(self.charge(cost, at))
     }
 
     /// When the last of `cost` units that go one by one as they come can go, whatever the burst.
@@ -121,21 +138,21 @@ impl Bucket {
         let old = self.scale;
         let now_old = self.ticks(now).0;
         let now_new = now.as_nanos() / scale.tick_nanos;
-        // A span of time at the old rate, and the one in which the new rate gains as much.
-        let stretch = |ticks: u64| {
-            let grains = u128::from(ticks).saturating_mul(old.grain.into());
+        // An instant as far from now as the new rate takes to gain what the old one gains until there, rounded up.
+        let moved = |at: u64| {
+            let grains = u128::from(at.abs_diff(now_old)).saturating_mul(old.grain.into());
             let stretched = grains.saturating_mul(scale.interval_ticks.into());
-            (stretched, u128::from(old.interval_ticks).saturating_mul(scale.grain.into()))
+            let per = u128::from(old.interval_ticks).saturating_mul(scale.grain.into());
+            let rounded = if at < now_old { stretched / per } else { stretched.div_ceil(per) };
+            let distance = u64::try_from(rounded).unwrap_or(u64::MAX);
+            if at < now_old { now_new.saturating_sub(distance) } else { now_new.saturating_add(distance) }
         };
-        let (owed, per) = stretch(self.full_at().saturating_sub(now_old));
-        let owed = u64::try_from(owed.div_ceil(per)).unwrap_or(END_OF_TIME);
-        let (idle, per) = stretch(now_old.saturating_sub(self.bought_at.0));
-        let idle = u64::try_from(idle / per).unwrap_or(u64::MAX);
+        let (full_at, bought_at) = (moved(self.full_at()), moved(self.bought_at.0));
         self.scale = scale;
         self.left = 0;
-        self.bought_at = Ticks(now_new.saturating_sub(idle));
+        self.bought_at = Ticks(bought_at);
         self.governor = decision(scale, &self.cells);
-        self.set_full_at(now_new.saturating_add(owed));
+        self.set_full_at(full_at);
     }
 
     fn to_buy(&self, cost: u64) -> u64 {

@@ -18,7 +18,7 @@ use crate::time::Time;
 use crate::wait::Wait;
 
 /// So many of those ahead of somebody who has stood in the line are counted, and no more.
-const MOST_COUNTED: usize = 1_024;
+const MOST_COUNTED: usize = 64;
 
 /// Everything that a request to one key must pass, and those who wait to.
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub(super) struct Gate {
     line: BTreeMap<Arrival, AskId>,
     /// Until when those who wait will.
     deadlines: BTreeSet<(Time, AskId)>,
+    /// Whoever has a deadline up to then cannot go before it, and is to be told.
+    pub(super) hopeless_until: Time,
     /// The instant at which this gate stands in the core's timers.
     pub(super) timer: Option<Time>,
     /// Counts the meters that were ever made.
@@ -76,6 +78,7 @@ impl Gate {
             pause: Pause::default(),
             line: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            hopeless_until: Time::ZERO,
             timer: None,
             made: 0,
         };
@@ -206,11 +209,11 @@ impl Gate {
     // --- the life of a grant
 
     /// The request leaves now. False if it must not: a pause came in between, or it waited so long with its
-    /// grant in hand that its units count as free again.
+    /// grant in hand that what it took is free again.
     pub(super) fn send(&mut self, taken: &mut Taken, now: Time) -> bool {
-        let mut held = self.pause.send(&mut taken.pass, now);
+        let (mut held, seen) = (self.pause.send(&mut taken.pass, now), taken.usage == Use::Permit);
         each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
-            held &= meter.sent(receipt, now);
+            held &= meter.sent(receipt, seen, now);
         });
         held
     }

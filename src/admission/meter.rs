@@ -40,6 +40,7 @@ pub(super) struct Receipt {
 enum Counted {
     Window(Units),
     Bucket(Charge),
+    Nothing,
 }
 
 impl Meter {
@@ -118,11 +119,24 @@ impl Meter {
         self.queued = costs.iter().fold(0, |sum, cost| sum.saturating_add(cost.of(unit)));
     }
 
-    pub(super) fn sent(&mut self, receipt: &mut Receipt, now: Time) -> bool {
-        match (&mut self.counter, &mut receipt.counted) {
-            (Counter::Window(window), Counted::Window(units)) => window.sent(units, now),
-            _ => true,
-        }
+    /// What was taken leaves only now. False if it came too late for that; then part of it is gone.
+    pub(super) fn sent(&mut self, receipt: &mut Receipt, seen: bool, now: Time) -> bool {
+        let cost = receipt.units;
+        let counted = match (&mut self.counter, receipt.counted) {
+            (Counter::Window(window), Counted::Window(mut units)) => {
+                window.sent(&mut units, seen, now).then_some(Counted::Window(units))
+            }
+            (Counter::Bucket(bucket), Counted::Bucket(charge)) => bucket.sent(cost, charge, now).map(Counted::Bucket),
+            (_, counted) => Some(counted),
+        };
+        let paced = match (&mut self.pace, receipt.paced) {
+            (Some(pace), Some(charge)) => pace.sent(cost, charge, now).map(Some),
+            (_, charge) => Some(charge),
+        };
+        let held = counted.is_some() && paced.is_some();
+        receipt.counted = counted.unwrap_or(Counted::Nothing);
+        receipt.paced = paced.unwrap_or(None);
+        held
     }
 
     pub(super) fn answered(&mut self, receipt: &mut Receipt, now: Time) {

@@ -305,7 +305,7 @@ fn a_call_does_a_bounded_amount_and_says_that_more_is_due() {
     }
     bench.core.advance(at(200));
     bench.now = 200;
-    assert_eq!(bench.decided().len(), MOST_STEPS - 1);
+    assert_eq!(bench.decided().len(), MOST_STEPS);
     assert!(bench.core.next().unwrap() <= at(200));
     let newcomer = bench.waiting();
     let granted = bench.run_to(200);

@@ -140,7 +140,7 @@ impl Window {
     }
 
     /// The request left only now: its while begins anew. False if it came too late, and its units are free again.
-    pub(super) fn sent(&mut self, units: &mut Units, now: Time) -> bool {
+    pub(super) fn sent(&mut self, units: &mut Units, seen: bool, now: Time) -> bool {
         if units.anchor.is_none() {
             return true;
         }
@@ -148,7 +148,7 @@ impl Window {
         let held = self.remove(*units);
         if held {
             let drained = (self.drained, units.drained);
-            *units = self.take(units.amount, true, now);
+            *units = self.take(units.amount, seen, now);
             (self.drained, units.drained) = drained;
         }
         held

@@ -6,6 +6,8 @@ const CREDIT: i64 = 2;
 
 const FOREVER: i64 = i64::MAX / 4;
 
+const NOBODY: usize = usize::MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum From {
     AnswerCapped,
@@ -27,14 +29,14 @@ pub(super) enum Kind {
     Window(Log, Option<Level>),
 }
 
-/// A bucket's level, in milliseconds of filling.
+/// A bucket: when it will be full, if nothing more goes.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     interval: i64,
     burst: i64,
-    level: i64,
-    at: i64,
-    /// Who was charged how much, in order. A drain is nobody's.
+    full_at: i64,
+    now: i64,
+    /// Who was charged how much and when, in order. A drain is nobody's.
     charges: Vec<(Option<usize>, i64, i64)>,
 }
 
@@ -51,29 +53,21 @@ pub(super) struct Log {
 
 impl Level {
     pub(super) fn new(interval: i64, burst: i64) -> Self {
-        Self { interval, burst, level: interval * burst, at: 0, charges: Vec::new() }
-    }
-
-    fn rise(&mut self, now: i64) {
-        self.level = (self.level + now - self.at).min(self.interval * self.burst);
-        self.at = now;
-    }
-
-    fn full_at(&self) -> i64 {
-        self.at + self.interval * self.burst - self.level
-    }
-
-    fn set_full_at(&mut self, full_at: i64) {
-        self.level = (self.interval * self.burst - (full_at - self.at)).min(self.interval * self.burst);
+        Self { interval, burst, full_at: 0, now: 0, charges: Vec::new() }
     }
 
     fn holds(&self, cost: i64) -> bool {
-        cost == 0 || self.level >= cost * self.interval
+        cost == 0 || self.level(self.now) >= cost * self.interval
     }
 
-    fn charge(&mut self, who: usize, cost: i64) {
-        self.level -= cost * self.interval;
-        self.charges.push((Some(who), cost, self.at));
+    /// In milliseconds of filling.
+    fn level(&self, at: i64) -> i64 {
+        self.interval * self.burst - (self.full_at - at).max(0)
+    }
+
+    fn charge(&mut self, who: usize, cost: i64, at: i64) {
+        self.full_at = self.full_at.max(at) + cost * self.interval;
+        self.charges.push((Some(who), cost, at));
     }
 
     /// What was charged since the last charge of this grant, as if the bucket had been full at the last charge, is the
@@ -85,27 +79,37 @@ impl Level {
             return;
         }
         let since: i64 = after.iter().map(|(_, cost, _)| cost).sum();
-        let last = self.charges.last().map_or(0, |(.., at)| *at);
-        let full_at = self.full_at();
-        let plain = full_at - amount * self.interval;
-        self.set_full_at(plain.max(full_at.min(last + since * self.interval)));
+        let charged = self.charges.iter().filter(|(by, ..)| by.is_some()).map(|(.., at)| *at);
+        let last = charged.max().unwrap_or(0);
+        let plain = self.full_at - amount * self.interval;
+        self.full_at = plain.max(self.full_at.min(last + since * self.interval));
+    }
+
+    /// What leaves later than it is credited for is charged anew; false if it is not there any more, and gone.
+    fn sent(&mut self, who: usize, cost: i64) -> bool {
+        let mine = self.charges.iter().rfind(|(by, ..)| *by == Some(who));
+        let at = (self.now - CREDIT).max(0);
+        if mine.is_none_or(|(.., charged)| *charged >= at) {
+            return true;
+        }
+        self.give_back(who, cost);
+        let there = self.level(at) >= cost.min(self.burst) * self.interval;
+        if there {
+            self.charge(who, cost, at);
+        } else {
+            // It is nobody's charge now, and nothing comes back for it.
+            self.charges.iter_mut().filter(|(by, ..)| *by == Some(who)).for_each(|charge| charge.0 = Some(NOBODY));
+        }
+        there
     }
 
     fn drain(&mut self, at: i64) {
-        self.set_full_at(self.full_at().max(at + (self.burst - 1) * self.interval));
-        self.charges.push((None, 0, self.at));
+        self.full_at = self.full_at.max(at + (self.burst - 1) * self.interval);
+        self.charges.push((None, 0, 0));
     }
 
-    fn retune(&mut self, interval: i64, burst: i64) {
-        // Scripts retune the burst alone, so that all stays in whole milliseconds.
-        assert_eq!(self.interval, interval);
-        let owed = self.interval * self.burst - self.level;
-        self.burst = burst;
-        self.level = interval * burst - owed;
-    }
-
-    fn estimate(&self, cost: i64, now: i64) -> i64 {
-        now + (cost * self.interval - self.level).max(0)
+    fn estimate(&self, cost: i64) -> i64 {
+        self.now + (cost * self.interval - self.level(self.now)).max(0)
     }
 }
 
@@ -152,8 +156,8 @@ impl Log {
     }
 
     /// False if the units no longer count.
-    fn sent(&mut self, who: usize, now: i64) -> bool {
-        let after = self.after_sending(true);
+    fn sent(&mut self, who: usize, seen: bool, now: i64) -> bool {
+        let after = self.after_sending(seen);
         let Some(mine) = self.units.iter_mut().find(|(by, ..)| *by == who) else { return false };
         if mine.2.is_some() {
             mine.2 = after.map(|after| now + after);
@@ -173,10 +177,8 @@ impl Log {
     }
 
     fn ended_if(&mut self, who: usize, now: i64, is_open: impl Fn(Option<i64>) -> bool) {
-        if let Some(mine) = self.units.iter_mut().find(|(by, ..)| *by == who) {
-            if is_open(mine.2) {
-                mine.2 = Some(now);
-            }
+        if let Some(mine) = self.units.iter_mut().find(|(by, _, anchor)| *by == who && is_open(*anchor)) {
+            mine.2 = Some(now);
         }
     }
 
@@ -216,10 +218,12 @@ impl Log {
 impl Quota {
     fn rise(&mut self, now: i64) {
         match &mut self.kind {
-            Kind::Bucket(level) => level.rise(now),
+            Kind::Bucket(level) => level.now = now,
             Kind::Window(log, pace) => {
                 log.forget(now);
-                pace.iter_mut().for_each(|pace| pace.rise(now));
+                if let Some(pace) = pace {
+                    pace.now = now;
+                }
             }
         }
     }
@@ -240,21 +244,19 @@ impl Quota {
         }
     }
 
-    fn take(&mut self, who: usize, cost: i64, seen: bool, now: i64) {
-        match &mut self.kind {
-            Kind::Bucket(level) => level.charge(who, cost),
-            Kind::Window(log, pace) => {
-                log.take(who, cost, seen, now);
-                pace.iter_mut().for_each(|pace| pace.charge(who, cost));
-            }
+    /// Buckets are charged at the due instant, windows at the real one.
+    fn take(&mut self, who: usize, cost: i64, seen: bool, due: i64, now: i64) {
+        if let Some(log) = self.log() {
+            log.take(who, cost, seen, now);
         }
+        self.levels().for_each(|level| level.charge(who, cost, due));
     }
 
     fn estimate(&self, queued: i64, cost: i64, now: i64) -> i64 {
         match &self.kind {
-            Kind::Bucket(level) => level.estimate(queued + cost, now),
+            Kind::Bucket(level) => level.estimate(queued + cost),
             Kind::Window(log, pace) => {
-                let paced = pace.as_ref().map_or(now, |pace| pace.estimate(queued + cost.min(pace.burst), now));
+                let paced = pace.as_ref().map_or(now, |pace| pace.estimate(queued + cost.min(pace.burst)));
                 log.estimate(queued + cost, now).max(paced)
             }
         }
@@ -415,8 +417,7 @@ impl Model {
         for quota in &mut self.quotas {
             let cost = ask.cost[quota.unit];
             if cost > 0 {
-                // A window counts from the real instant.
-                quota.take(ask.id, cost, ask.seen, self.now);
+                quota.take(ask.id, cost, ask.seen, self.due, self.now);
             }
         }
         self.used += usize::from(ask.seen);
@@ -489,9 +490,11 @@ impl Model {
         let grant = &mut self.grants[place];
         grant.sent = now;
         let mut held = grant.epoch == epoch && until <= now;
-        let cost = grant.cost;
+        let (cost, seen) = (grant.cost, grant.seen);
         for quota in self.quotas.iter_mut().filter(|quota| cost[quota.unit] > 0) {
-            held &= quota.log().is_none_or(|log| log.sent(id, now));
+            let cost = cost[quota.unit];
+            held &= quota.log().is_none_or(|log| log.sent(id, seen, now));
+            quota.levels().for_each(|level| held &= level.sent(id, cost));
         }
         self.settle_at_due();
         held
@@ -556,9 +559,8 @@ impl Model {
                 log.settle(id, actual);
             }
             for level in quota.levels() {
-                level.rise(now);
                 if actual > charged {
-                    level.charge(id, actual - charged);
+                    level.charge(id, actual - charged, now);
                 } else {
                     level.give_back(id, charged - actual);
                 }
@@ -605,7 +607,7 @@ impl Model {
         self.slots = slots;
         for (quota, number) in self.quotas.iter_mut().zip(numbers) {
             match &mut quota.kind {
-                Kind::Bucket(level) => level.retune(level.interval, *number),
+                Kind::Bucket(level) => level.burst = *number,
                 Kind::Window(log, _) => log.most = *number,
             }
         }

@@ -30,7 +30,7 @@ struct Tally {
 #[derive(Debug)]
 enum Guest {
     Waiting(AskId),
-    Granted(Grant, u64),
+    Granted(Grant),
     Sent(Grant, u64),
     Answered(Grant),
     Gone,
@@ -185,7 +185,7 @@ impl Script {
         let guest = match (asked, expected) {
             (Ok(Asked::Granted(grant)), Ok(true)) => {
                 self.tally.granted_at_once += 1;
-                Guest::Granted(grant, now)
+                Guest::Granted(grant)
             }
             (Ok(Asked::Waiting(ask)), Ok(false)) => Guest::Waiting(ask),
             (Err(refused), Err(decision)) => {
@@ -232,17 +232,14 @@ impl Script {
         for place in 0..self.written.len() {
             let old = &self.written[place];
             let mut number = self.random.u64(1..12);
-            let new = match old.burst() {
-                Some(_) => {
-                    format!("1 {} per {}ms burst {number}", old.unit(), old.period().as_millis()).parse().unwrap()
+            let period = u64::try_from(old.period().as_millis()).unwrap();
+            let new = if old.burst().is_some() {
+                format!("1 {} per {period}ms burst {number}", old.unit()).parse().unwrap()
+            } else {
+                if self.paced[place] || !period.is_multiple_of(number) {
+                    number = old.count();
                 }
-                None => {
-                    let period = u64::try_from(old.period().as_millis()).unwrap();
-                    if self.paced[place] || !period.is_multiple_of(number) {
-                        number = old.count();
-                    }
-                    old.with_count(number)
-                }
+                old.with_count(number)
             };
             self.written[place] = new.clone();
             limits = limits.quota(new);
@@ -262,8 +259,8 @@ impl Script {
         let Some(id) = self.any(live) else { return };
         let guest = std::mem::replace(&mut self.guests[id], Guest::Gone);
         self.guests[id] = match guest {
-            Guest::Granted(grant, _) if self.random.u8(0..4) == 0 => self.give_back(id, grant, now),
-            Guest::Granted(grant, _) => self.send(id, grant, now),
+            Guest::Granted(grant) if self.random.u8(0..4) == 0 => self.give_back(id, grant, now),
+            Guest::Granted(grant) => self.send(id, grant, now),
             Guest::Sent(grant, since) if self.random.u8(0..3) == 0 || now > since + 2_000 => {
                 self.release(id, grant, now)
             }
@@ -367,7 +364,7 @@ impl Script {
             }
         }
         match self.core.collect(ask).unwrap() {
-            Ok(grant) => self.guests[id] = Guest::Granted(grant, self.now),
+            Ok(grant) => self.guests[id] = Guest::Granted(grant),
             Err(refused) => {
                 self.tally.refused += 1;
                 let too_much = refused.reason == Reason::CostExceedsQuota;
@@ -389,7 +386,6 @@ const EVENTS: usize = 400;
 fn the_core_and_the_model_do_the_same() {
     let mut sum = Tally::default();
     for seed in 0..SCRIPTS {
-        println!("script {seed}");
         let tally = Script::new(seed).run(EVENTS);
         sum.steps += tally.steps;
         sum.granted_at_once += tally.granted_at_once;

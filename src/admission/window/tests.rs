@@ -26,7 +26,7 @@ fn a_late_answer_counts_from_a_quarter_window_after_the_sending() {
     let mut window = window(1, 1_000);
     let mut slow = window.take(1, true, at(0));
     assert_eq!(window.ready_at(1, at(0)), Some(at(1_250)));
-    assert!(window.sent(&mut slow, at(30)));
+    assert!(window.sent(&mut slow, true, at(30)));
     assert_eq!(window.ready_at(1, at(30)), Some(at(1_280)));
     window.answered(&mut slow, at(900));
     assert_eq!(window.ready_at(1, at(900)), Some(at(1_280)));
@@ -76,7 +76,7 @@ fn what_was_given_back_or_no_longer_counts_is_not_moved() {
     let mut old = window.take(1, true, at(0));
     assert_eq!(window.ready_at(1, at(1_250)), Some(at(1_250)));
     window.take(1, true, at(1_250));
-    assert!(!window.sent(&mut old, at(1_260)));
+    assert!(!window.sent(&mut old, true, at(1_260)));
     window.answered(&mut old, at(1_260));
     window.give_back(old);
     assert_eq!(window.ready_at(1, at(1_300)), Some(at(2_500)));
