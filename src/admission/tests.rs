@@ -1,7 +1,11 @@
 //! One gate by exact instants, in milliseconds.
 
 mod model;
+mod pauses;
+mod referee;
+mod reports;
 mod scripts;
+mod vectors;
 
 use std::time::Duration;
 

@@ -1,0 +1,204 @@
+//! Public bug reports of this field, each as what must hold here. `tests/scenarios.md` has their names.
+
+use std::time::Duration;
+
+use super::*;
+use crate::quota::Quota;
+
+/// A try of this cost at this instant.
+fn tries(bench: &mut Bench, ms: u64, requests: u64) -> Result<Asked, Refused> {
+    bench.now = ms;
+    let wish = Wish { gate: bench.gate, usage: Use::Permit, cost: requests.into(), arrival: None, deadline: None };
+    bench.core.ask(wish, at(ms))
+}
+
+fn succeed(bench: &mut Bench, ms: u64, times: usize) -> usize {
+    (0..times).filter(|_| tries(bench, ms, 1).is_ok()).count()
+}
+
+/// Bench's `run_to`, told by the instants alone.
+fn instants(bench: &mut Bench, until: u64) -> Vec<u64> {
+    bench.run_to(until).into_iter().map(|(_, at)| at).collect()
+}
+
+fn waits(bench: &mut Bench, unit: &str, amount: u64, deadline: u64) -> Result<Asked, Refused> {
+    let cost = Cost::new().and(unit, amount);
+    let wish = Wish { gate: bench.gate, usage: Use::Permit, cost, arrival: None, deadline: Some(at(deadline)) };
+    bench.core.ask(wish, at(bench.now))
+}
+
+#[test]
+fn leaving_and_other_limits_at_a_stale_instant_do_not_make_a_bucket_fill_faster() {
+    for reconfigures in [false, true] {
+        let mut bench = Bench::new("10/s burst 10");
+        assert_eq!(succeed(&mut bench, 10_000, 20), 10);
+        let id = bench.waiting();
+        if reconfigures {
+            bench.core.set_limits("10/s burst 10".parse().unwrap(), at(5_000));
+        }
+        bench.core.leave(id, at(5_000));
+        assert_eq!(succeed(&mut bench, 10_000, 20), 0);
+        assert_eq!(succeed(&mut bench, 11_000, 20), 10);
+    }
+}
+
+#[test]
+fn requests_that_come_together_do_not_get_past_a_token_budget() {
+    let mut bench = Bench::new("100 tokens/min burst 100");
+    assert!(matches!(waits(&mut bench, "tokens", 60, FOREVER), Ok(Asked::Granted(_))));
+    for _ in 0..4 {
+        assert!(matches!(waits(&mut bench, "tokens", 60, FOREVER), Ok(Asked::Waiting(_))));
+    }
+    assert_eq!(instants(&mut bench, 130_000), [12_000, 48_000, 84_000, 120_000]);
+}
+
+#[test]
+fn the_second_cycle_of_a_window_takes_no_more_than_the_first() {
+    let mut bench = Bench::new("3 per 10s");
+    let mut refused = 0;
+    let mut first = Vec::new();
+    for _ in 0..30 {
+        match bench.ask_until(12_000) {
+            Ok(Asked::Granted(mut grant)) => {
+                bench.core.answered(&mut grant, at(0));
+                first.push(grant);
+            }
+            Ok(Asked::Waiting(_)) => {}
+            Err(_) => refused += 1,
+        }
+    }
+    assert_eq!((first.len(), instants(&mut bench, 60_000), refused), (3, vec![10_000; 3], 24));
+}
+
+#[test]
+fn a_refusal_takes_nothing_however_much_was_asked_for() {
+    let mut bench = Bench::new("1/s burst 10");
+    assert!(tries(&mut bench, 0, 8).is_ok());
+    assert_eq!(tries(&mut bench, 0, 5).unwrap_err().reason, Reason::WouldWait);
+    assert!(tries(&mut bench, 0, 2).is_ok());
+    assert_eq!(tries(&mut bench, 0, 1_000_000).unwrap_err().reason, Reason::CostExceedsQuota);
+    assert!(tries(&mut bench, 1_000, 1).is_ok());
+}
+
+#[test]
+fn one_waits_for_what_is_missing_and_not_for_all_of_it() {
+    let mut bench = Bench::new("1/s burst 3");
+    assert!(tries(&mut bench, 0, 2).is_ok());
+    assert_eq!(tries(&mut bench, 0, 2).unwrap_err().wait, Some(Duration::from_secs(1)));
+    let mut bench = Bench::new("1/s burst 3");
+    assert!(tries(&mut bench, 0, 1).is_ok());
+    assert_eq!(tries(&mut bench, 0, 3).unwrap_err().wait, Some(Duration::from_secs(1)));
+}
+
+#[test]
+fn a_refusal_says_exactly_how_long() {
+    let mut bench = Bench::new("1/s burst 1");
+    assert!(tries(&mut bench, 0, 1).is_ok());
+    for (ms, wait) in [(200, 800), (999, 1)] {
+        assert_eq!(tries(&mut bench, ms, 1).unwrap_err().wait, Some(Duration::from_millis(wait)));
+    }
+    assert!(tries(&mut bench, 1_000, 1).is_ok());
+}
+
+#[test]
+fn fractions_are_carried_from_one_millisecond_to_the_next() {
+    for (rate, expected) in [("1999/s burst 100", 19_990), ("2000/s burst 100", 20_000), ("2001/s burst 100", 20_010)] {
+        let mut bench = Bench::new(rate);
+        assert_eq!(succeed(&mut bench, 0, 200), 100);
+        let admitted: usize = (1..=10_000).map(|ms| succeed(&mut bench, ms, 10)).sum();
+        assert!(admitted.abs_diff(expected) <= 20, "{rate}: {admitted}");
+    }
+}
+
+#[test]
+fn the_shortest_and_the_longest_periods_behave_or_are_refused() {
+    let year = 365 * 86_400;
+    for (count, period) in [
+        (1, Duration::from_nanos(1)),
+        (1, Duration::from_secs(99 * year)),
+        (1, Duration::from_secs(300 * year)),
+        (1, Duration::from_nanos(u64::MAX)),
+        (u64::from(u32::MAX), Duration::from_nanos(1)),
+        (u64::MAX, Duration::from_secs(99 * year)),
+    ] {
+        for quota in [Quota::window(count, period), Quota::every(period)] {
+            if quota.plan().is_err() {
+                continue;
+            }
+            let mut bench = Bench::new(quota);
+            for ms in [0, 0, 1, FOREVER] {
+                let _ = tries(&mut bench, ms, 1);
+            }
+            assert!(matches!(
+                bench.ask_until(u64::MAX / 1_000_000),
+                Ok(_) | Err(Refused { reason: Reason::Deadline, .. })
+            ));
+        }
+    }
+    assert!(Quota::every(Duration::from_secs(300 * year)).plan().is_err());
+    assert!(Quota::bucket(1e-12, 1).plan().is_err());
+}
+
+#[test]
+fn however_long_it_idled_a_bucket_is_full_and_no_more() {
+    let (hour, day) = (3_600_000, 86_400_000);
+    for quota in ["1000000000/s burst 1000000000", "1/d burst 1000000000"] {
+        for idle in [12 * hour, 30 * day, 100 * 365 * day] {
+            let mut bench = Bench::new(quota);
+            assert!(tries(&mut bench, idle, 1_000_000_000).is_ok(), "{quota}, {idle} ms");
+            assert!(tries(&mut bench, idle, 1).is_err());
+        }
+    }
+}
+
+/// A thousand callers a second, each of whom gives up after a millisecond.
+#[test]
+fn those_who_give_up_cost_those_who_come_after_nothing() {
+    let mut bench = Bench::new("10/s burst 10");
+    let mut admitted = 0;
+    for ms in 0..10_000 {
+        bench.now = ms;
+        admitted += usize::from(matches!(bench.ask_until(ms + 1), Ok(Asked::Granted(_))));
+        admitted += bench.decided().len();
+    }
+    assert!((100..=110).contains(&admitted), "{admitted}");
+}
+
+#[test]
+fn a_number_in_flight_that_shrinks_below_what_is_in_use_is_reached_by_waiting() {
+    let limits = |most| Limits::new().in_flight(most);
+    let mut bench = Bench::new(limits(4));
+    let mut held: Vec<_> = (0..4).map(|_| bench.granted()).collect();
+    bench.core.set_limits(limits(2), at(0));
+    for _ in 0..10 {
+        bench.waiting();
+    }
+    let go = |bench: &mut Bench, held: &mut Vec<Grant>| {
+        bench.core.assert_sound();
+        let decided: Vec<_> = std::iter::from_fn(|| bench.core.pop_decided()).collect();
+        held.extend(decided.iter().filter_map(|id| bench.core.collect(*id)?.ok()));
+        decided.len()
+    };
+    for expected in [0, 0, 1, 1] {
+        bench.core.release(held.remove(0), at(1));
+        assert_eq!(go(&mut bench, &mut held), expected);
+    }
+    bench.core.set_limits(limits(6), at(2));
+    assert_eq!((go(&mut bench, &mut held), held.len()), (4, 6));
+    for most in [2, 6, 1, 2] {
+        bench.core.set_limits(limits(most), at(3));
+    }
+    while let Some(grant) = held.pop() {
+        bench.core.release(grant, at(4));
+        go(&mut bench, &mut held);
+    }
+    assert_eq!((bench.core.gates[bench.gate].in_use(), bench.core.waiting()), (0, 0));
+}
+
+#[test]
+fn a_limit_that_is_lowered_holds_at_once() {
+    let mut bench = Bench::new("1/s burst 10");
+    assert_eq!(succeed(&mut bench, 0, 3), 3);
+    bench.core.set_limits("1/s burst 5".parse().unwrap(), at(0));
+    assert!(succeed(&mut bench, 0, 10) <= 5);
+}
