@@ -19,14 +19,29 @@
 //! - [`Client`] takes the place of [`reqwest::Client`]: its calls stay as they are.
 //! - [`Limiter`] is what it waits on, for whatever else you send: `wait`, `acquire`, `try_acquire`.
 //! - [`Quota`] and [`Limits`] say how much: `"50/s"` is at most 50 in any second, as the server counts; `"50/s burst 5"`
-//!   is a token bucket.
+//!   is a token bucket; `"200_000 tokens/min"` counts what a [`Cost`] or [`Context::cost`] says.
 //! - [`Error`] is the client's, [`Refused`] says which limit of ours was in the way, and [`Invalid`] what is wrong with
 //!   a setting.
+//!
+//! # Coming from x/time/rate
+//!
+//! | there | here | what differs |
+//! |---|---|---|
+//! | `NewLimiter(r, b)` | [`Quota::bucket`]`(r, b)`, `"10/s burst 20"` | whole nanoseconds, rounded up: no drift, no overflow; what can never go (0, NaN, centuries) is refused when built |
+//! | `Every(d)`, `Inf` | [`Quota::every`], [`Quota::unlimited`] | |
+//! | `Allow` | [`Limiter::try_acquire`] | never overtakes who waits; the refusal says which limit and how long |
+//! | `Wait(ctx)`, `WaitN(ctx, n)` | [`Limiter::wait`], with [`Context::within`] and [`Context::cost`]`("requests", n)` | one line in order of arrival; units are spent when one goes, not when one asks |
+//! | `ctx` done | drop the future | exact: everybody behind moves up. There the place of one in the middle is lost: of 4 at 10/s, 3, 1 and 1 wait; the 3 and the last leave at 0.1 s; the next 3 go at 0.5 s there, and at 0.4 s here |
+//! | `n > burst` | [`Reason::CostExceedsQuota`] | at once, and nobody is held up |
+//! | deadline too near | [`Reason::Deadline`] | at once, as there, with the wait and the number ahead; also after a pause or a change of limits |
+//! | `SetLimit` | [`Limiter::set_limits`] | those who wait see it. There what was reserved stays: 2 at 5/s wait for 0.4 s, the rate becomes 10/s at 0.2 s; they go at 0.4 s there, and at 0.3 s here |
+//! | `SetBurst` | [`Limiter::set_limits`] | what was spent stays spent, so a larger burst has room at once; there it comes empty |
 //!
 //! # Features
 //!
 //! | feature | what it does |
 //! |---|---|
+//! | `serde` | [`Quota`] as its text in settings |
 //! | `default-tls`, `http2`, `charset`, `system-proxy` | on by default, as in reqwest |
 //! | `json`, `query`, `form` | the methods of that name on [`RequestBuilder`] |
 //! | `stream`, `gzip`, `brotli`, `deflate`, `zstd`, `cookies`, `hickory-dns`, `socks`, `rustls…`, `native-tls…` | as in reqwest |

@@ -50,6 +50,25 @@ fn a_case_that_breaks_the_rule_is_caught() {
     one(house("", &format!("{parent}let x = fastrand::u32(..);"), ""), "admission is pure and names fastrand");
 }
 
+/// `tests/scenarios.md` names tests that exist.
+#[test]
+fn every_scenario_has_a_test_that_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list = fs::read_to_string(root.join("tests/scenarios.md")).unwrap();
+    let sources = [root.join("src"), root.join("tests")].map(|folder| all_text(&folder)).concat();
+    let named = list.lines().filter(|line| line.starts_with("| ")).flat_map(|line| line.split('`').skip(1).step_by(2));
+    let named: Vec<_> = named.filter(|name| name.contains('_')).collect();
+    assert!(named.len() > 40, "only {} tests are named", named.len());
+    for name in named {
+        assert!(sources.contains(&format!("fn {name}()")), "there is no test {name}");
+    }
+}
+
+fn all_text(folder: &Path) -> String {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| if path.is_dir() { all_text(&path) } else { fs::read_to_string(path).unwrap() }).collect()
+}
+
 fn read(folder: &Path, parent: &str) -> Sources {
     let mut sources = Sources::new();
     for entry in fs::read_dir(folder).unwrap() {
