@@ -59,7 +59,7 @@ impl Shared {
         let mut state = self.lock();
         let now = self.time(Instant::now());
         let answer = act(&mut state.core, now);
-        self.wake(state);
+        self.wake_and_go_on(state);
         answer
     }
 
@@ -80,12 +80,12 @@ impl Shared {
             state.keep(id, &mut waker);
             driver = state.missing_driver(runtime.id()).map(|rouse| Driver { shared: Arc::clone(self), rouse });
         }
-        self.wake(state);
+        self.wake_and_go_on(state);
         if let Some(driver) = driver {
             // Made here, so that a runtime without timers panics in the task that waits, and not unseen in another.
             let sleep = sleep_until(Instant::now() + IDLE);
             runtime.spawn(driver.run(sleep));
-            let_others_take_it(runtime);
+            let_others_take_it();
         }
     }
 
@@ -95,7 +95,7 @@ impl Shared {
         let now = self.time(Instant::now());
         state.core.leave(id, now);
         let old = state.wakers.get_mut(id).and_then(Option::take);
-        self.wake(state);
+        self.wake_and_go_on(state);
         drop(old);
     }
 
@@ -109,25 +109,31 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Rouses the drivers that would oversleep, and wakes everybody who was decided on, outside the lock.
-    fn wake<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        let mut roused = false;
+    /// Rouses the drivers that would oversleep, and wakes everybody who was decided on, outside the lock. True if
+    /// there were any.
+    fn wake<'a>(&'a self, mut state: MutexGuard<'a, State>) -> bool {
+        let mut any = false;
         loop {
-            roused |= state.rouse_drivers();
+            any |= state.rouse_drivers();
             let wakers = state.due_wakers();
             let more = wakers.len() == MOST_WAKES;
+            any |= !wakers.is_empty();
             drop(state);
             for waker in wakers {
                 // One waker that panics must not cost the others their turn.
                 let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
             if !more {
-                break;
+                return any;
             }
             state = self.lock();
         }
-        if let (true, Ok(runtime)) = (roused, Handle::try_current()) {
-            let_others_take_it(&runtime);
+    }
+
+    /// As [`wake`](Self::wake), by somebody who may go on computing.
+    fn wake_and_go_on(&self, state: MutexGuard<'_, State>) {
+        if self.wake(state) {
+            let_others_take_it();
         }
     }
 
@@ -197,10 +203,11 @@ impl State {
     }
 }
 
-/// A worker of a multi-threaded runtime keeps the task that it woke last for itself, and other workers do not steal it: a
-/// driver would wait until whoever woke it stops computing. A task behind it moves it into the queue.
-fn let_others_take_it(runtime: &Handle) {
-    if runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
+/// A worker of a multi-threaded runtime keeps the task that it woke last for itself, and other workers do not steal it: it
+/// would wait until whoever woke it stops computing. Another task behind it moves it into the queue.
+fn let_others_take_it() {
+    let runtime = Handle::try_current().ok();
+    if let Some(runtime) = runtime.filter(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread) {
         runtime.spawn(async {});
     }
 }

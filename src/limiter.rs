@@ -30,7 +30,8 @@ use crate::wait::Wait;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use reqwest_throttle::{Context, Limiter, Limits};
-/// ///
+/// use std::time::Duration;
+///
 /// let limiter = Limiter::new(Limits::new().quota("10/s burst 5").in_flight(2))?;
 /// let permit = limiter.acquire(&Context::within(Duration::from_secs(1))).await?;
 /// // send the request, read its answer

@@ -227,6 +227,19 @@ async fn a_task_that_computes_delays_nobody() {
     let waited = other.await.unwrap().unwrap();
     assert!(waited < ms(1_500), "{waited:?}");
     busy.await.unwrap();
+    // One ends a request, and another has its slot.
+    let slots = Limiter::new("1 in flight").unwrap();
+    let (permit, start) = (slots.try_acquire().unwrap(), Instant::now());
+    let next = slots.clone();
+    let other = tokio::spawn(async move { next.acquire(&Context::new()).await.map(|_| start.elapsed()) });
+    sleep(ms(20)).await;
+    let busy = tokio::spawn(async move {
+        drop(permit);
+        computes();
+    });
+    let waited = other.await.unwrap().unwrap();
+    assert!(waited < ms(1_500), "{waited:?}");
+    busy.await.unwrap();
     // One is the first to wait, and does not.
     limiter.wait(&Context::new()).await.unwrap();
     let first = limiter.clone();
