@@ -169,6 +169,19 @@ fn a_quota_that_shrinks_below_what_waits_says_so_in_the_same_call() {
     assert_eq!(bench.decided(), [(small, 1_000)]);
 }
 
+#[test]
+fn a_quota_in_the_place_of_one_that_counts_otherwise_begins_empty_and_one_of_a_new_unit_full() {
+    let mut bench = Bench::new("2/s");
+    let _ = bench.granted();
+    bench.core.set_limits("1 per 100ms burst 5, 3 tokens/s".parse().unwrap(), at(0));
+    let _ = bench.granted();
+    let ids: Vec<_> = (0..2).map(|_| bench.waiting()).collect();
+    assert_eq!(bench.run_to(1_000), [(ids[0], 100), (ids[1], 200)]);
+    let cost = Cost::from(0).and(Unit::TOKENS, 3);
+    let wish = Wish { gate: bench.gate, usage: Use::Permit, cost, arrival: None, deadline: None };
+    assert!(matches!(bench.core.ask(wish, at(1_000)), Ok(Asked::Granted(_))));
+}
+
 /// Retuned with a full line: whoever waits is timed anew, nothing is minted, nothing lost.
 #[test]
 fn a_full_line_is_timed_anew_by_other_limits() {
