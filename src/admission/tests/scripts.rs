@@ -33,7 +33,7 @@ use crate::quota::{self, Anchor};
 const UNITS: [Unit; 2] = [Unit::REQUESTS, Unit::TOKENS];
 
 /// What all scripts together came across.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     steps: usize,
     granted_at_once: usize,
