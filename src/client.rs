@@ -118,6 +118,19 @@ impl fmt::Debug for Client {
 }
 
 /// The settings of a [`Client`]. Setters never fail: what cannot be kept is refused by [`build`](Self::build).
+///
+/// # Examples
+///
+/// ```
+/// use reqwest_throttle::Client;
+/// use std::error::Error as _;
+/// use std::time::Duration;
+///
+/// let client = Client::builder().each_host("10/s, 4 in flight").reqwest(|http| http.timeout(Duration::from_secs(30))).build();
+/// assert!(client.is_ok());
+/// let error = Client::builder().each_host("0/s").build().unwrap_err();
+/// assert!(error.source().unwrap().to_string().starts_with("each_host: quota `0/s` cannot be kept"));
+/// ```
 #[must_use = "a client is only made by `build`"]
 pub struct ClientBuilder {
     http: reqwest::ClientBuilder,

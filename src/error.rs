@@ -11,6 +11,19 @@ use crate::refused::Refused;
 /// Why a request failed: the network, the server, or our own limits.
 ///
 /// What [`reqwest::Error`] can be asked, this can be asked too. It prints no query string and no password.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use reqwest_throttle::Client;
+///
+/// let error = Client::new().get("example.com/path?key=secret").send().await.unwrap_err();
+/// assert!(error.is_builder() && !error.is_refused());
+/// assert!(error.to_string().starts_with("the address `example.com/path` cannot be requested"));
+/// # }
+/// ```
 pub struct Error {
     inner: Box<Inner>,
 }

@@ -172,7 +172,7 @@ impl fmt::Debug for Limiter {
     }
 }
 
-/// Leave to send one request. Dropping it ends the request: its slot is free again, and what a window has not heard the
+/// Leave to send one request, from [`Limiter::acquire`] or [`Limiter::try_acquire`]. Dropping it ends the request: its slot is free again, and what a window has not heard the
 /// answer of is answered now.
 #[must_use = "a permit that is dropped counts as a request that has ended"]
 pub struct Permit {

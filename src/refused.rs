@@ -8,6 +8,21 @@ use std::time::Duration;
 use crate::quota::Quota;
 
 /// Our own limiter did not let a request go. Nothing was sent, and nothing was taken.
+///
+/// # Examples
+///
+/// ```
+/// use reqwest_throttle::{Limiter, Quota, Reason};
+/// use std::time::Duration;
+///
+/// let limiter = Limiter::new(Quota::every(Duration::from_secs(60)))?;
+/// let _first = limiter.try_acquire()?;
+/// let refused = limiter.try_acquire().unwrap_err();
+/// assert_eq!(refused.reason, Reason::WouldWait);
+/// assert!(refused.wait.is_some_and(|wait| wait <= Duration::from_secs(60)));
+/// assert!(refused.to_string().contains("the limit is 1/min burst 1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {

@@ -133,6 +133,16 @@ async fn trying_takes_nothing_when_it_is_refused_and_says_how_long() {
     assert!(limiter.try_acquire().is_ok());
 }
 
+#[test]
+fn of_fifteen_threads_as_many_get_through_as_the_burst_lets() {
+    let limiter = Limiter::new("1/h burst 5").unwrap();
+    let went = thread::scope(|scope| {
+        let tries: Vec<_> = (0..15).map(|_| scope.spawn(|| limiter.try_acquire().is_ok())).collect();
+        tries.into_iter().map(|thread| thread.join().unwrap()).filter(|went| *went).count()
+    });
+    assert_eq!(went, 5);
+}
+
 #[tokio::test(start_paused = true)]
 async fn trying_does_not_overtake_who_waits() {
     let limiter = Limiter::new(Limits::new().in_flight(1)).unwrap();
