@@ -30,7 +30,13 @@ pub(crate) use order::{Arrival, AskId};
 /// A call does at most so much, and leaves the rest for the next one, which is due at once.
 const MOST_STEPS: usize = 256;
 
-pub(crate) type GateId = usize;
+/// So many keys at most. One more goes in the place of one that is at rest, or not at all.
+const MOST_KEYS: usize = 100_000;
+
+/// Whoever makes a gate looks at so many others, whether they are at rest: twice as many are made as stay, at most.
+const LOOKED_AT: usize = 4;
+
+type GateId = usize;
 
 /// The admission of all gates of one limiter. Gates are made on first use, from the same limits.
 #[derive(Debug)]
@@ -38,6 +44,8 @@ pub(crate) struct Admission {
     limits: Limits,
     gates: Slab<Gate>,
     keys: HashMap<Key, GateId>,
+    /// Where the search for gates at rest goes on.
+    hand: GateId,
     asks: Slab<Ask>,
     waiting: usize,
     last_arrival: Arrival,
@@ -63,7 +71,7 @@ struct Ask {
 /// A request's wish to pass a gate.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
-    pub(crate) gate: GateId,
+    pub(crate) key: Key,
     pub(crate) usage: Use,
     pub(crate) cost: Cost,
     /// The place in the order, if it has stood here before.
@@ -82,7 +90,7 @@ pub(crate) enum Asked {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Grant {
-    pub(crate) gate: GateId,
+    gate: GateId,
     pub(crate) arrival: Arrival,
     taken: Taken,
 }
@@ -93,6 +101,7 @@ impl Admission {
             limits,
             gates: Slab::new(),
             keys: HashMap::new(),
+            hand: 0,
             asks: Slab::new(),
             waiting: 0,
             last_arrival: Arrival::default(),
@@ -103,14 +112,33 @@ impl Admission {
         }
     }
 
-    /// The gate of a key.
-    pub(crate) fn gate(&mut self, key: &Key) -> GateId {
+    /// The gate of a key, made on first use. `None` if there are too many, and none that was looked at is at rest.
+    fn gate(&mut self, key: &Key) -> Option<GateId> {
         if let Some(id) = self.keys.get(key) {
-            return *id;
+            return Some(*id);
         }
+        self.drop_gates_at_rest(LOOKED_AT);
+        if self.gates.len() >= MOST_KEYS {
+            self.drop_gates_at_rest(MOST_STEPS);
+        }
+        (self.gates.len() < MOST_KEYS).then(|| self.make_gate(key))
+    }
+
+    fn make_gate(&mut self, key: &Key) -> GateId {
         let id = self.gates.insert(Gate::new(key.clone(), &self.limits));
         self.keys.insert(key.clone(), id);
         id
+    }
+
+    /// Looks at so many gates, where the last look ended, and drops those that a fresh one would be the same as.
+    fn drop_gates_at_rest(&mut self, looks: usize) {
+        for _ in 0..looks.min(self.gates.len()) {
+            self.hand = if self.hand + 1 < self.gates.capacity() { self.hand + 1 } else { 0 };
+            let (id, due) = (self.hand, self.due);
+            if self.gates.get_mut(id).is_some_and(|gate| gate.is_at_rest(due)) {
+                self.keys.remove(self.gates.remove(id).key());
+            }
+        }
     }
 
     /// Asks to pass. Granted at once, if nothing blocks and nobody with an earlier place waits; else refused, if
@@ -118,7 +146,10 @@ impl Admission {
     pub(crate) fn ask(&mut self, wish: Wish, now: Time) -> Result<Asked, Refused> {
         self.advance(now);
         let arrival = wish.arrival.unwrap_or_else(|| self.next_arrival());
-        let gate = &mut self.gates[wish.gate];
+        let Some(id) = self.gate(&wish.key) else {
+            return Err(Refused::new(Reason::TooManyKeys, wish.key.as_str()));
+        };
+        let gate = &mut self.gates[id];
         let ahead = gate.ahead_of(arrival);
         if wish.usage == Use::Unseen && gate.counts_in_flight() {
             let block = gate.estimate(&wish.cost, arrival, self.due);
@@ -128,7 +159,7 @@ impl Admission {
             return Err(gate.refusal(Reason::CostExceedsQuota, block, ahead, self.now));
         }
         if ahead == 0 && gate.blocked(&wish.cost, self.due).is_none() {
-            return Ok(Asked::Granted(self.grant(wish.gate, arrival, &wish.cost, wish.usage)));
+            return Ok(Asked::Granted(self.grant(id, arrival, &wish.cost, wish.usage)));
         }
         let estimate = gate.estimate(&wish.cost, arrival, self.due);
         let Some(deadline) = wish.deadline else {
@@ -137,7 +168,7 @@ impl Admission {
         if deadline <= self.now || estimate.until > Some(deadline) {
             return Err(gate.refusal(Reason::Deadline, estimate, ahead, self.now));
         }
-        Ok(Asked::Waiting(self.stand(wish, arrival, deadline)))
+        Ok(Asked::Waiting(self.stand(id, wish, arrival, deadline)))
     }
 
     fn next_arrival(&mut self) -> Arrival {
@@ -150,8 +181,8 @@ impl Admission {
         Grant { gate, arrival, taken }
     }
 
-    fn stand(&mut self, wish: Wish, arrival: Arrival, deadline: Time) -> AskId {
-        let Wish { gate, usage, cost, .. } = wish;
+    fn stand(&mut self, gate: GateId, wish: Wish, arrival: Arrival, deadline: Time) -> AskId {
+        let Wish { usage, cost, .. } = wish;
         let id = self.asks.insert(Ask { gate, arrival, deadline, usage, cost, decision: None });
         self.waiting += 1;
         self.gates[gate].stand(arrival, deadline, id, &self.asks[id].cost);
@@ -332,9 +363,10 @@ impl Admission {
         self.serve(grant.gate, MOST_STEPS);
     }
 
-    /// Nobody passes the gate before `until`.
-    pub(crate) fn pause(&mut self, id: GateId, until: Time, now: Time) {
+    /// Nobody passes the gate of a key before `until`. It is made for that, however many there are.
+    pub(crate) fn pause(&mut self, key: &Key, until: Time, now: Time) {
         self.advance(now);
+        let id = self.keys.get(key).copied().unwrap_or_else(|| self.make_gate(key));
         self.gates[id].pause(until);
         self.serve_after_pause(id);
     }

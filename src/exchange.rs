@@ -42,7 +42,7 @@ impl Sender {
     /// cannot cover is not begun: before the first attempt that is an error, after a refusal the refusal is the answer.
     pub(crate) async fn send(&self, mut request: Request, context: &Context) -> Result<Response, Error> {
         let url = request.url();
-        let limiter = self.each_host.key(&Key::host(url.host_str().unwrap_or_default(), url.port()));
+        let limiter = self.each_host.key(Key::host(url.host_str().unwrap_or_default(), url.port()));
         let waiting = context.waiting();
         let (mut place, mut refusal) = (None, None);
         let mut left = MOST_ATTEMPTS;

@@ -8,7 +8,7 @@ use std::task::{self, Poll};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::admission::{Admission, Arrival, AskId, Asked, GateId, Grant, Use, Wish};
+use crate::admission::{Admission, Arrival, AskId, Asked, Grant, Use, Wish};
 use crate::context::Context;
 use crate::cost::{Cost, Unit};
 use crate::driver::Shared;
@@ -44,7 +44,7 @@ use crate::wait::Wait;
 #[derive(Clone)]
 pub struct Limiter {
     shared: Arc<Shared>,
-    gate: GateId,
+    key: Key,
 }
 
 impl Limiter {
@@ -60,15 +60,12 @@ impl Limiter {
     {
         let limits = limits.try_into().map_err(Into::into)?;
         limits.check()?;
-        let mut core = Admission::new(limits);
-        let gate = core.gate(&Key::new(""));
-        Ok(Self { shared: Arc::new(Shared::new(core)), gate })
+        Ok(Self { shared: Arc::new(Shared::new(Admission::new(limits))), key: Key::new("") })
     }
 
     /// The limiter of one key: the same limits, counted by themselves.
-    pub(crate) fn key(&self, key: &Key) -> Self {
-        let gate = self.shared.with(|core, _| core.gate(key));
-        Self { shared: Arc::clone(&self.shared), gate }
+    pub(crate) fn key(&self, key: Key) -> Self {
+        Self { shared: Arc::clone(&self.shared), key }
     }
 
     /// A permit, if one can be had without waiting and without overtaking anybody.
@@ -77,7 +74,7 @@ impl Limiter {
     ///
     /// [`Reason::WouldWait`](crate::Reason::WouldWait), with the limit that is in the way and the wait that it would take.
     pub fn try_acquire(&self) -> Result<Permit, Refused> {
-        let wish = Wish { gate: self.gate, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
+        let wish = Wish { key: self.key.clone(), usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
         match self.shared.with(|core, now| core.ask(wish, now))? {
             Asked::Granted(grant) => Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(grant) }),
             Asked::Waiting(_) => Err(Refused::new(Reason::WouldWait, "")),
@@ -137,7 +134,7 @@ impl Limiter {
         context: &Context,
     ) -> impl Future<Output = Result<Permit, Refused>> + Send + use<'a> {
         let place = Place::new(self, Use::Permit, arrival, context);
-        async { Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(place.await?) }) }
+        async { Ok(Permit { shared: Arc::clone(&self.shared), grant: place.await? }) }
     }
 
     /// Nobody passes before this instant; after it the first one goes ahead of the others, until its answer or for a
@@ -145,7 +142,7 @@ impl Limiter {
     /// the longest holds.
     pub fn pause_until(&self, until: Instant) {
         let until = self.shared.time(until);
-        self.shared.with(|core, now| core.pause(self.gate, until, now));
+        self.shared.with(|core, now| core.pause(&self.key, until, now));
     }
 
     /// Other limits from now on, for everybody who shares this limiter, also for those who wait. What has been used
@@ -256,7 +253,7 @@ impl<'a> Place<'a> {
     fn wish(&self) -> Wish {
         let deadline = Some(self.limiter.shared.time(self.context.waits_until()));
         Wish {
-            gate: self.limiter.gate,
+            key: self.limiter.key.clone(),
             usage: self.usage,
             cost: self.context.costs().clone(),
             arrival: self.arrival,
@@ -265,7 +262,7 @@ impl<'a> Place<'a> {
     }
 
     /// Outside a runtime one can go at once or not at all.
-    fn step_without_runtime(&mut self) -> Result<Grant, Refused> {
+    fn step_without_runtime(&mut self) -> Result<Option<Grant>, Refused> {
         let shared = Arc::clone(&self.limiter.shared);
         match shared.with(|core, now| self.step(core, now)) {
             Step::Decided(decision) => {
@@ -287,7 +284,7 @@ impl<'a> Place<'a> {
                 Some(Err(refused)) => return Step::Decided(Err(refused)),
                 Some(Ok(mut grant)) => {
                     if core.send(&mut grant, now) {
-                        return Step::Decided(Ok(grant));
+                        return self.hand_over(grant, core, now);
                     }
                     // Polled so long after the grant that what it took is not there any more: back to the old place.
                     self.arrival = Some(grant.arrival);
@@ -296,20 +293,30 @@ impl<'a> Place<'a> {
             }
         }
         match core.ask(self.wish(), now) {
-            Ok(Asked::Granted(grant)) => Step::Decided(Ok(grant)),
+            Ok(Asked::Granted(grant)) => self.hand_over(grant, core, now),
             Ok(Asked::Waiting(id)) => Step::Waits(id),
             Err(refused) => Step::Decided(Err(refused)),
         }
     }
+
+    /// Of a bare wait nothing more will be heard: its grant ends here.
+    fn hand_over(&self, grant: Grant, core: &mut Admission, now: Time) -> Step {
+        if self.usage == Use::Permit {
+            return Step::Decided(Ok(Some(grant)));
+        }
+        core.release(grant, now);
+        Step::Decided(Ok(None))
+    }
 }
 
 enum Step {
-    Decided(Result<Grant, Refused>),
+    /// Without a grant for whoever only waits.
+    Decided(Result<Option<Grant>, Refused>),
     Waits(AskId),
 }
 
 impl Future for Place<'_> {
-    type Output = Result<Grant, Refused>;
+    type Output = Result<Option<Grant>, Refused>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let Ok(runtime) = Handle::try_current() else {

@@ -52,6 +52,8 @@ pub enum Reason {
     CostExceedsQuota,
     /// The limiter counts requests in flight, and `wait` hands out no permit to count by: use `acquire`.
     NeedsPermit,
+    /// There are too many keys (hosts, for a client), 100 000, and those that were looked at are all in use.
+    TooManyKeys,
     /// It would have to wait, and there is no tokio runtime to wait on.
     NoRuntime,
 }
@@ -77,6 +79,7 @@ impl fmt::Display for Refused {
             Reason::NeedsPermit => {
                 ("requests in flight are counted by permits", "use `acquire` in the place of `wait`")
             }
+            Reason::TooManyKeys => ("too many keys are in use at once", "use fewer, or wait until some are at rest"),
             Reason::NoRuntime => {
                 ("it would have to wait outside a tokio runtime", "wait in one, as in `Runtime::block_on`")
             }

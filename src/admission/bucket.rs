@@ -54,6 +54,10 @@ impl Bucket {
         self.scale.capacity()
     }
 
+    pub(super) fn is_full(&self, now: Time) -> bool {
+        self.full_at() <= self.ticks(now).0
+    }
+
     /// When `cost` can go if nothing else does first: governor's answer, and nothing changes.
     pub(super) fn ready_at(&self, cost: u64, now: Time) -> Time {
         let answer = self.decide(self.to_buy(cost), self.ticks(now), true);

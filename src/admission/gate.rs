@@ -37,6 +37,8 @@ pub(super) struct Gate {
     pub(super) timer: Option<Time>,
     /// Counts the meters that were ever made.
     made: u32,
+    /// Counts the grants that have not ended.
+    passing: usize,
 }
 
 /// What a grant took, as far as it can still change.
@@ -81,6 +83,7 @@ impl Gate {
             hopeless_until: Time::ZERO,
             timer: None,
             made: 0,
+            passing: 0,
         };
         gate.meters = limits.quotas().iter().filter_map(|quota| gate.make(quota)).collect();
         gate
@@ -89,6 +92,18 @@ impl Gate {
     fn make(&mut self, quota: &Quota) -> Option<Meter> {
         self.made += 1;
         Meter::new(quota, self.made)
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Nobody waits, nobody passes, nothing is used, nothing is paused or to be probed: a fresh one is the same.
+    pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
+        self.line.is_empty()
+            && self.passing == 0
+            && self.pause.is_at_rest(now)
+            && self.meters.iter_mut().all(|meter| meter.is_at_rest(now))
     }
 
     // --- the line
@@ -175,6 +190,7 @@ impl Gate {
         if seen {
             self.slots.take();
         }
+        self.passing += 1;
         Taken { usage, pass: self.pause.pass(now), receipts, answered: false }
     }
 
@@ -249,6 +265,7 @@ impl Gate {
 
     /// The request has ended.
     pub(super) fn release(&mut self, mut taken: Taken, now: Time) {
+        self.passing -= 1;
         if taken.usage == Use::Unseen {
             return;
         }
@@ -267,6 +284,7 @@ impl Gate {
             meter.give_back(receipt);
         });
         self.pause.ended_unanswered(taken.pass);
+        self.passing -= 1;
         if taken.usage == Use::Permit {
             self.slots.release();
         }

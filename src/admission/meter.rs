@@ -68,6 +68,15 @@ impl Meter {
         }
     }
 
+    /// Nothing of it is used.
+    pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
+        let counter = match &mut self.counter {
+            Counter::Window(window) => window.is_at_rest(now),
+            Counter::Bucket(bucket) => bucket.is_full(now),
+        };
+        counter && self.pace.as_ref().is_none_or(|pace| pace.is_full(now))
+    }
+
     /// When `cost` can go, if nothing else does first; `None` if that depends on an answer.
     pub(super) fn ready_at(&mut self, cost: u64, now: Time) -> Option<Time> {
         let counted = match &mut self.counter {

@@ -59,6 +59,11 @@ impl Pause {
         Some(until).filter(|until| now < *until)
     }
 
+    /// As it was in the beginning, but for what is usual.
+    pub(super) fn is_at_rest(&self, now: Time) -> bool {
+        self.until <= now && self.probe == Probe::NotNeeded && self.doublings == 0
+    }
+
     /// When it opens at the earliest: the probe may be answered now.
     pub(super) fn opens(&self, now: Time) -> Time {
         self.until.max(now)

@@ -14,6 +14,8 @@ use crate::quota::Quota;
 
 const FOREVER: u64 = 1_000_000_000;
 
+const HOST: &str = "host";
+
 fn at(ms: u64) -> Time {
     Time::from_nanos(ms * 1_000_000)
 }
@@ -21,15 +23,13 @@ fn at(ms: u64) -> Time {
 /// A core with one gate, and a clock that a test moves.
 struct Bench {
     core: Admission,
-    gate: GateId,
     now: u64,
 }
 
 impl Bench {
     fn new(limits: impl TryInto<Limits, Error: std::fmt::Debug>) -> Self {
-        let mut core = Admission::new(limits.try_into().unwrap());
-        let gate = core.gate(&Key::new("host"));
-        Self { core, gate, now: 0 }
+        let core = Admission::new(limits.try_into().unwrap());
+        Self { core, now: 0 }
     }
 
     fn bucket(interval_ms: u64, burst: u64) -> Self {
@@ -37,9 +37,13 @@ impl Bench {
         Self::new(format!("1 per {}ms burst {burst}", period.as_millis()))
     }
 
+    fn in_use(&self) -> usize {
+        self.core.gates[self.core.keys[&Key::new(HOST)]].in_use()
+    }
+
     fn ask_until(&mut self, deadline: u64) -> Result<Asked, Refused> {
         let wish = Wish {
-            gate: self.gate,
+            key: Key::new(HOST),
             usage: Use::Permit,
             cost: Cost::new(),
             arrival: None,
@@ -65,7 +69,7 @@ impl Bench {
     }
 
     fn try_ask(&mut self) -> Result<Asked, Refused> {
-        let wish = Wish { gate: self.gate, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
+        let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
         self.core.ask(wish, at(self.now))
     }
 
@@ -139,7 +143,7 @@ fn a_slot_is_free_when_the_request_has_ended() {
     assert_eq!(bench.run_to(500), []);
     bench.core.release(grant, at(500));
     assert_eq!(bench.decided(), [(next, 500)]);
-    assert_eq!(bench.core.gates[bench.gate].in_use(), 1);
+    assert_eq!(bench.in_use(), 1);
 }
 
 #[test]
@@ -232,14 +236,13 @@ fn a_late_wake_grants_nothing_to_who_had_left_before() {
 fn a_pause_stops_the_gate_and_only_that_one() {
     let mut bench = Bench::bucket(10, 1);
     let _ = bench.granted();
-    let other = bench.core.gate(&Key::new("other"));
     let first = bench.waiting();
     let Ok(Asked::Waiting(hasty)) = bench.ask_until(1_999) else { panic!("refused too early") };
-    bench.core.pause(bench.gate, at(2_000), at(5));
+    bench.core.pause(&Key::new(HOST), at(2_000), at(5));
     assert_eq!(bench.core.pop_decided(), Some(hasty), "it cannot wait that long, and learns it now");
     assert_eq!(bench.core.collect(hasty).unwrap().unwrap_err().wait, Some(Duration::from_millis(1_995)));
-    bench.core.pause(bench.gate, at(1_000), at(6));
-    let wish = Wish { gate: other, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
+    bench.core.pause(&Key::new(HOST), at(1_000), at(6));
+    let wish = Wish { key: Key::new("other"), usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
     assert!(matches!(bench.core.ask(wish, at(7)), Ok(Asked::Granted(_))));
     assert_eq!(bench.run_to(10_000), [(first, 2_000)], "of two pauses the longer one holds");
 }
@@ -250,11 +253,12 @@ fn what_was_granted_before_a_pause_and_not_sent_is_recalled_and_keeps_its_place(
     let (mut sent, mut unsent) = (bench.granted(), bench.granted());
     assert!(bench.core.send(&mut sent, at(0)));
     let younger = bench.waiting();
-    bench.core.pause(bench.gate, at(1_000), at(1));
+    bench.core.pause(&Key::new(HOST), at(1_000), at(1));
     assert!(!bench.core.send(&mut unsent, at(2)));
     let arrival = Some(unsent.arrival);
     bench.core.give_back(unsent, at(2));
-    let wish = Wish { gate: bench.gate, usage: Use::Permit, cost: Cost::new(), arrival, deadline: Some(at(FOREVER)) };
+    let wish =
+        Wish { key: Key::new(HOST), usage: Use::Permit, cost: Cost::new(), arrival, deadline: Some(at(FOREVER)) };
     let Ok(Asked::Waiting(older)) = bench.core.ask(wish, at(2)) else { panic!("sent into a pause") };
     // It probes; once it is answered, the others go at the steady rate.
     bench.core.advance(at(1_000));
@@ -289,7 +293,7 @@ fn a_late_wake_is_credited_for_two_milliseconds_and_no_more() {
 fn a_window_counts_a_late_wake_from_when_it_really_went() {
     let mut bench = Bench::new("1 per 100ms");
     let wish =
-        Wish { gate: bench.gate, usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: Some(at(FOREVER)) };
+        Wish { key: Key::new(HOST), usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: Some(at(FOREVER)) };
     let Ok(Asked::Granted(_)) = bench.core.ask(wish.clone(), at(0)) else { panic!("a fresh window refuses") };
     let Ok(Asked::Waiting(_)) = bench.core.ask(wish.clone(), at(0)) else { panic!("a full window grants") };
     assert_eq!(bench.core.next(), Some(at(120)));
@@ -320,6 +324,6 @@ fn a_call_does_a_bounded_amount_and_says_that_more_is_due() {
 #[test]
 fn a_limit_on_requests_in_flight_needs_a_permit() {
     let mut bench = Bench::new(Limits::new().in_flight(1));
-    let wish = Wish { gate: bench.gate, usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: None };
+    let wish = Wish { key: Key::new(HOST), usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: None };
     assert_eq!(bench.core.ask(wish, at(0)).unwrap_err().reason, Reason::NeedsPermit);
 }

@@ -63,6 +63,11 @@ impl Window {
         self.most
     }
 
+    pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
+        self.forget(now);
+        self.used == 0 && self.drained.is_none()
+    }
+
     /// When `units` can go, if nothing else does first; `None` if that depends on an answer. Units that no longer count
     /// at `now` are forgotten.
     pub(super) fn ready_at(&mut self, units: u64, now: Time) -> Option<Time> {

@@ -154,7 +154,7 @@ fn a_quota_that_shrinks_below_what_waits_says_so_in_the_same_call() {
     let mut bench = Bench::new("1 per 10ms burst 5, 2 in flight");
     let big = |bench: &mut Bench, requests: u64| {
         let deadline = Some(at(FOREVER));
-        let wish = Wish { gate: bench.gate, usage: Use::Permit, cost: requests.into(), arrival: None, deadline };
+        let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: requests.into(), arrival: None, deadline };
         bench.core.ask(wish, at(bench.now)).unwrap()
     };
     let Asked::Granted(first) = big(&mut bench, 5) else { panic!("a full bucket") };
@@ -178,7 +178,7 @@ fn a_quota_in_the_place_of_one_that_counts_otherwise_begins_empty_and_one_of_a_n
     let ids: Vec<_> = (0..2).map(|_| bench.waiting()).collect();
     assert_eq!(bench.run_to(1_000), [(ids[0], 100), (ids[1], 200)]);
     let cost = Cost::from(0).and(Unit::TOKENS, 3);
-    let wish = Wish { gate: bench.gate, usage: Use::Permit, cost, arrival: None, deadline: None };
+    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost, arrival: None, deadline: None };
     assert!(matches!(bench.core.ask(wish, at(1_000)), Ok(Asked::Granted(_))));
 }
 

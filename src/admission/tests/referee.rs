@@ -38,7 +38,6 @@ struct Run {
 /// Saturated demand: whenever one goes, another asks.
 struct Simulation {
     core: Admission,
-    gate: GateId,
     unit: Unit,
     costs: RangeInclusive<u64>,
     net: Net,
@@ -51,12 +50,11 @@ struct Simulation {
 }
 
 fn run(limits: &str, unit: &str, costs: RangeInclusive<u64>, net: Net, for_nanos: u64, seed: u64) -> Run {
-    let mut core = Admission::new(limits.parse().unwrap());
-    let gate = core.gate(&Key::new("host"));
+    let core = Admission::new(limits.parse().unwrap());
     let random = fastrand::Rng::with_seed(seed);
     let (now, waiting, grants, events, run) = (0, Vec::new(), Vec::new(), BinaryHeap::new(), Run::default());
     let unit = Unit::from(unit);
-    let mut simulation = Simulation { core, gate, unit, costs, net, random, now, waiting, grants, events, run };
+    let mut simulation = Simulation { core, unit, costs, net, random, now, waiting, grants, events, run };
     while simulation.now < for_nanos {
         simulation.demand();
         simulation.go_on();
@@ -75,7 +73,7 @@ impl Simulation {
             let units = self.random.u64(self.costs.clone());
             let cost = Cost::from(0).and(self.unit.clone(), units);
             let deadline = Some(Time::from_nanos(u64::MAX));
-            let wish = Wish { gate: self.gate, usage: Use::Permit, cost, arrival: None, deadline };
+            let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost, arrival: None, deadline };
             match self.core.ask(wish, self.time()).unwrap() {
                 Asked::Granted(grant) => self.leave(grant, units),
                 Asked::Waiting(id) => self.waiting.push((id, units)),

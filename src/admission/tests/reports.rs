@@ -8,7 +8,7 @@ use crate::quota::Quota;
 /// A try of this cost at this instant.
 fn tries(bench: &mut Bench, ms: u64, requests: u64) -> Result<Asked, Refused> {
     bench.now = ms;
-    let wish = Wish { gate: bench.gate, usage: Use::Permit, cost: requests.into(), arrival: None, deadline: None };
+    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: requests.into(), arrival: None, deadline: None };
     bench.core.ask(wish, at(ms))
 }
 
@@ -23,7 +23,7 @@ fn instants(bench: &mut Bench, until: u64) -> Vec<u64> {
 
 fn waits(bench: &mut Bench, unit: &str, amount: u64, deadline: u64) -> Result<Asked, Refused> {
     let cost = Cost::new().and(unit, amount);
-    let wish = Wish { gate: bench.gate, usage: Use::Permit, cost, arrival: None, deadline: Some(at(deadline)) };
+    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost, arrival: None, deadline: Some(at(deadline)) };
     bench.core.ask(wish, at(bench.now))
 }
 
@@ -192,7 +192,7 @@ fn a_number_in_flight_that_shrinks_below_what_is_in_use_is_reached_by_waiting() 
         bench.core.release(grant, at(4));
         go(&mut bench, &mut held);
     }
-    assert_eq!((bench.core.gates[bench.gate].in_use(), bench.core.waiting()), (0, 0));
+    assert_eq!((bench.in_use(), bench.core.waiting()), (0, 0));
 }
 
 #[test]
@@ -201,4 +201,44 @@ fn a_limit_that_is_lowered_holds_at_once() {
     assert_eq!(succeed(&mut bench, 0, 3), 3);
     bench.core.set_limits("1/s burst 5".parse().unwrap(), at(0));
     assert!(succeed(&mut bench, 0, 10) <= 5);
+}
+
+/// One request at the gate of another key, which has ended.
+fn touch(bench: &mut Bench, key: usize) -> Result<(), Refused> {
+    let key = Key::new(&format!("key {key}"));
+    let wish = Wish { key, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
+    match bench.core.ask(wish, at(bench.now))? {
+        Asked::Granted(grant) => bench.core.release(grant, at(bench.now)),
+        Asked::Waiting(_) => panic!("a try waits"),
+    }
+    Ok(())
+}
+
+#[test]
+fn a_flood_of_keys_resets_no_limit_and_is_refused_when_all_are_in_use() {
+    let mut bench = Bench::new("5 per 60s");
+    assert_eq!(succeed(&mut bench, 0, 10), 5);
+    let refusals: Vec<_> = (0..MOST_KEYS + 50).filter_map(|key| touch(&mut bench, key).err()).collect();
+    assert!(refusals.len() == 51 && refusals.iter().all(|refused| refused.reason == Reason::TooManyKeys));
+    assert_eq!((succeed(&mut bench, 0, 10), bench.core.gates.len()), (0, MOST_KEYS));
+    // When their windows have passed, they make room.
+    bench.now = 120_000;
+    for key in 0..1_000 {
+        touch(&mut bench, MOST_KEYS + key).unwrap();
+    }
+    assert_eq!(succeed(&mut bench, 120_000, 10), 5);
+}
+
+#[test]
+fn keys_that_are_at_rest_take_no_memory() {
+    let mut bench = Bench::new("10/s burst 1");
+    let mut most = 0;
+    for key in 0..1_000_000 {
+        bench.now += 1;
+        touch(&mut bench, key).unwrap();
+        most = most.max(bench.core.gates.len());
+    }
+    // A hundred are in use at any time.
+    assert!(most < 300, "{most} gates");
+    assert_eq!(bench.core.keys.len(), bench.core.gates.len());
 }

@@ -42,6 +42,7 @@ struct Tally {
     cancelled_unsent: usize,
     recalled: usize,
     polls: usize,
+    made_anew: usize,
 }
 
 /// Everybody who asked, as the script sees them.
@@ -57,7 +58,6 @@ enum Guest {
 struct Script {
     random: fastrand::Rng,
     core: Admission,
-    gate: GateId,
     model: Model,
     written: Vec<quota::Quota>,
     paced: Vec<bool>,
@@ -123,11 +123,10 @@ impl Script {
         if let Some(slots) = slots {
             limits = limits.in_flight(slots);
         }
-        let mut core = Admission::new(limits);
-        let gate = core.gate(&Key::new("host"));
+        let core = Admission::new(limits);
         let (guests, tally) = (Vec::new(), Tally::default());
         let paced = quotas.iter().map(|quota| matches!(quota.kind, Kind::Window(_, Some(_)))).collect();
-        Self { random, core, gate, model: Model::new(quotas, slots), written: all, paced, guests, now: 0, tally }
+        Self { random, core, model: Model::new(quotas, slots), written: all, paced, guests, now: 0, tally }
     }
 
     fn run(mut self, steps: usize) -> Tally {
@@ -169,8 +168,23 @@ impl Script {
             54..=56 => self.core.advance(at(now)),
             _ => self.go_on(now),
         }
+        self.bustle(now);
         // Not every step comes to something.
         self.core.advance(at(now));
+    }
+
+    /// Others come and go at gates of their own, and look whether this one is at rest: it may be dropped and made anew at
+    /// any time, and nobody can tell.
+    fn bustle(&mut self, now: u64) {
+        if self.random.u8(0..3) > 0 {
+            return;
+        }
+        let key = Key::new(["a", "b", "c", "d", "e", "f", "g", "h"][self.random.usize(0..8)]);
+        let wish = Wish { key, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
+        if let Ok(Asked::Granted(grant)) = self.core.ask(wish, at(now)) {
+            self.core.release(grant, at(now));
+        }
+        self.tally.made_anew += usize::from(!self.core.keys.contains_key(&Key::new(HOST)));
     }
 
     fn ask(&mut self, now: u64) {
@@ -197,7 +211,7 @@ impl Script {
         let costs = Cost::from(unsigned(cost[0])).and(Unit::TOKENS, unsigned(cost[1]));
         let usage = if seen { Use::Permit } else { Use::Unseen };
         let (arrival, again) = place.unzip();
-        let wish = Wish { gate: self.gate, usage, cost: costs, arrival, deadline: deadline.map(at) };
+        let wish = Wish { key: Key::new(HOST), usage, cost: costs, arrival, deadline: deadline.map(at) };
         let asked = self.core.ask(wish, at(now));
         let expected = self.model.ask(id, cost, seen, again, deadline.map(signed));
         let guest = match (asked, expected) {
@@ -240,7 +254,7 @@ impl Script {
             return;
         }
         let until = now + self.random.u64(0..200);
-        self.core.pause(self.gate, at(until), at(now));
+        self.core.pause(&Key::new(HOST), at(until), at(now));
         self.model.pause(signed(until));
     }
 
@@ -405,7 +419,10 @@ fn the_core_and_the_model_do_the_same() {
     let sum = (0..SCRIPTS).map(|seed| Script::new(seed).run(EVENTS)).fold(Tally::default(), Tally::plus);
     println!("{sum:?}");
     assert!(sum.steps >= 10_000_000 && sum.granted_after_waiting >= 1_000_000, "{sum:?}");
-    assert!(sum.cancelled_unsent >= 50_000 && sum.recalled >= 50_000 && sum.polls >= 50_000, "{sum:?}");
+    assert!(
+        sum.cancelled_unsent >= 50_000 && sum.recalled >= 50_000 && sum.polls >= 50_000 && sum.made_anew >= 10_000,
+        "{sum:?}"
+    );
 }
 
 impl Tally {
@@ -418,6 +435,7 @@ impl Tally {
             cancelled_unsent: self.cancelled_unsent + other.cancelled_unsent,
             recalled: self.recalled + other.recalled,
             polls: self.polls + other.polls,
+            made_anew: self.made_anew + other.made_anew,
         }
     }
 }

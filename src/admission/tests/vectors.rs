@@ -15,7 +15,7 @@ impl Vector {
     /// Asks for so much: granted now, or waiting.
     fn ask(&mut self, at_tenths: u64, amount: u64) -> Option<AskId> {
         let deadline = Some(at(FOREVER));
-        let wish = Wish { gate: self.0.gate, usage: Use::Permit, cost: amount.into(), arrival: None, deadline };
+        let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: amount.into(), arrival: None, deadline };
         match self.0.core.ask(wish, at(at_tenths * 100)).unwrap() {
             Asked::Granted(_) => None,
             Asked::Waiting(id) => Some(id),
@@ -129,15 +129,9 @@ fn another_rate_and_then_a_cancellation() {
 /// both are refused, the latter when it is built.
 #[test]
 fn what_can_never_go_is_refused() {
-    let wish = |bench: &Bench| Wish {
-        gate: bench.gate,
-        usage: Use::Permit,
-        cost: 3.into(),
-        arrival: None,
-        deadline: Some(at(FOREVER)),
-    };
     let mut vector = Vector::new(10.0, 2);
-    let wish = wish(&vector.0);
+    let deadline = Some(at(FOREVER));
+    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: 3.into(), arrival: None, deadline };
     assert_eq!(vector.0.core.ask(wish, at(0)).unwrap_err().reason, Reason::CostExceedsQuota);
     assert!(Quota::bucket(1e-10, 1).plan().is_err());
 }
