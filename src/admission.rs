@@ -367,7 +367,7 @@ impl Admission {
     pub(crate) fn pause(&mut self, key: &Key, until: Time, now: Time) {
         self.advance(now);
         let id = self.keys.get(key).copied().unwrap_or_else(|| self.make_gate(key));
-        self.gates[id].pause(until);
+        self.gates[id].pause(until, self.now);
         self.serve_after_pause(id);
     }
 

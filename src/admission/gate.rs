@@ -244,7 +244,7 @@ impl Gate {
     pub(super) fn refused(&mut self, taken: &mut Taken, wait: Wait, now: Time) {
         self.anchor(taken, now);
         let reopens = self.pause.refused(taken.pass, wait, now);
-        self.drain(reopens);
+        self.drain(reopens.max(now));
     }
 
     fn anchor(&mut self, taken: &mut Taken, now: Time) {
@@ -291,9 +291,9 @@ impl Gate {
     }
 
     /// Nobody passes before `until`. Of several pauses the longest holds.
-    pub(super) fn pause(&mut self, until: Time) {
+    pub(super) fn pause(&mut self, until: Time, now: Time) {
         let reopens = self.pause.until(until);
-        self.drain(reopens);
+        self.drain(reopens.max(now));
     }
 
     fn drain(&mut self, at: Time) {

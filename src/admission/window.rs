@@ -33,11 +33,15 @@ pub(super) struct Window {
     /// The others by anchor, as long as they count.
     anchors: BTreeMap<Time, u64>,
     drained: Option<Drained>,
+    /// Counts the drains.
+    drains: u64,
 }
 
 /// After a pause the window goes on as if it had been full at the steady rate: one more each W/n.
 #[derive(Clone, Copy, Debug)]
 struct Drained {
+    /// Tells it from others that began at the same instant.
+    id: u64,
     from: Time,
     taken: u64,
 }
@@ -47,15 +51,15 @@ struct Drained {
 pub(super) struct Units {
     amount: u64,
     anchor: Option<Time>,
-    /// The reopening after which they were taken, while its steady rate counts.
-    drained: Option<Time>,
+    /// The drain after which they were taken, while its steady rate counts.
+    drained: Option<u64>,
 }
 
 impl Window {
     pub(super) fn new(most: u64, period_nanos: u64, anchor: Anchor) -> Self {
         let grid_nanos = grid(most, period_nanos);
-        let (used, unanswered, anchors, drained) = (0, 0, BTreeMap::new(), None);
-        Self { most, period_nanos, anchor, grid_nanos, used, unanswered, anchors, drained }
+        let (used, unanswered, anchors, drained, drains) = (0, 0, BTreeMap::new(), None, 0);
+        Self { most, period_nanos, anchor, grid_nanos, used, unanswered, anchors, drained, drains }
     }
 
     /// The most that can ever go at once.
@@ -120,7 +124,7 @@ impl Window {
 
     /// When the steady rate after a pause lets `units` go: the first at the reopening, each other W/n later.
     fn steady_at(&self, units: u64) -> Time {
-        let Some(Drained { from, taken }) = self.drained.filter(|_| units > 0) else { return Time::ZERO };
+        let Some(Drained { from, taken, .. }) = self.drained.filter(|_| units > 0) else { return Time::ZERO };
         let before = u128::from(taken.saturating_add(units) - 1).min(self.most.into());
         let after = (before * u128::from(self.period_nanos)).div_ceil(self.most.into());
         // At most n of W/n: no more than W.
@@ -140,7 +144,7 @@ impl Window {
             }
             Anchor::Answer | Anchor::End => None,
         };
-        let drained = self.drained.map(|drained| drained.from);
+        let drained = self.drained.map(|drained| drained.id);
         self.insert(Units { amount: units, anchor: anchor.map(|after| now.plus(after)), drained })
     }
 
@@ -189,14 +193,15 @@ impl Window {
     /// The request was never sent.
     pub(super) fn give_back(&mut self, units: Units) {
         self.remove(units);
-        if let Some(drained) = self.drained.as_mut().filter(|drained| Some(drained.from) == units.drained) {
+        if let Some(drained) = self.drained.as_mut().filter(|drained| Some(drained.id) == units.drained) {
             drained.taken = drained.taken.saturating_sub(units.amount);
         }
     }
 
     /// From this instant on the window goes at its steady rate, as if it had been full of evenly spread units.
     pub(super) fn drain(&mut self, at: Time) {
-        self.drained = Some(Drained { from: at, taken: 0 });
+        self.drains += 1;
+        self.drained = Some(Drained { id: self.drains, from: at, taken: 0 });
     }
 
     /// Another allowance or length: what counts is timed anew. What no longer counted under the old length is forgotten.

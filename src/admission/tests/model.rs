@@ -540,11 +540,12 @@ impl Model {
     }
 
     fn after_pause(&mut self) {
+        let reopens = self.until.max(self.now);
         for quota in &mut self.quotas {
             if let Some(log) = quota.log() {
-                log.drained = Some((self.until, Vec::new()));
+                log.drained = Some((reopens, Vec::new()));
             }
-            quota.levels().for_each(|level| level.drain(self.until));
+            quota.levels().for_each(|level| level.drain(reopens));
         }
         self.expire(self.until.max(self.now) - 1);
         self.settle_at_due();
