@@ -256,7 +256,11 @@ impl Admission {
         let ask = &self.asks[id];
         let gate = &self.gates[ask.gate];
         let (never, ahead) = (gate.never_lets(&ask.cost), gate.ahead_of(ask.arrival));
-        let reason = if never.is_some() { Reason::CostExceedsQuota } else { Reason::Deadline };
+        let reason = match ask.usage {
+            Use::Unseen if gate.counts_in_flight() => Reason::NeedsPermit,
+            _ if never.is_some() => Reason::CostExceedsQuota,
+            _ => Reason::Deadline,
+        };
         let block = never.unwrap_or_else(|| gate.estimate(&ask.cost, ask.arrival, self.due));
         let refusal = gate.refusal(reason, block, ahead, self.now);
         self.unlink(id);
@@ -396,14 +400,19 @@ impl Admission {
         let costs: Vec<_> = waiting.iter().map(|ask| &self.asks[*ask].cost).collect();
         gate.recount(&costs);
         for ask in waiting {
-            let Ask { cost, arrival, deadline, .. } = &self.asks[ask];
-            let gate = &self.gates[id];
-            let late = gate.head() == Some(ask) && gate.estimate(cost, *arrival, self.due).until > Some(*deadline);
-            if late || gate.never_lets(cost).is_some() {
+            if self.is_hopeless(ask) {
                 self.refuse_waiting(ask);
             }
         }
         self.serve(id, MOST_STEPS);
+    }
+
+    /// Whether somebody can never go under the limits that there are now, or as the first one not in time.
+    fn is_hopeless(&self, id: AskId) -> bool {
+        let Ask { gate, arrival, deadline, usage, ref cost, .. } = self.asks[id];
+        let gate = &self.gates[gate];
+        let late = gate.head() == Some(id) && gate.estimate(cost, arrival, self.due).until > Some(deadline);
+        late || gate.never_lets(cost).is_some() || (usage == Use::Unseen && gate.counts_in_flight())
     }
 
     /// The next instant at which [`advance`](Self::advance) has something to do.

@@ -35,7 +35,7 @@
 //! | `n > burst` | [`Reason::CostExceedsQuota`] | at once, and nobody is held up |
 //! | deadline too near | [`Reason::Deadline`] | at once, as there, with the wait and the number ahead; also after a pause or a change of limits |
 //! | `SetLimit` | [`Limiter::set_limits`] | those who wait see it. There what was reserved stays: 2 at 5/s wait for 0.4 s, the rate becomes 10/s at 0.2 s; they go at 0.4 s there, and at 0.3 s here |
-//! | `SetBurst` | [`Limiter::set_limits`] | what was spent stays spent, so a larger burst has room at once; there it comes empty |
+//! | `SetBurst` | [`Limiter::set_limits`] | what was spent stays spent, so a larger burst has room at once, and there and back again mints nothing; there a larger burst comes empty |
 //!
 //! # Features
 //!

@@ -146,7 +146,7 @@ impl Limiter {
     }
 
     /// Other limits from now on, for everybody who shares this limiter, also for those who wait. What has been used
-    /// under a quota stays used under one of the same unit that takes its place.
+    /// under a quota stays used under the most similar one of the same unit that takes its place.
     ///
     /// # Errors
     ///

@@ -29,24 +29,28 @@ pub(super) struct Bucket {
     scale: Scale,
     /// Units that were bought and have not gone.
     left: u64,
-    /// Units bought since the beginning, and when the last were: what a give-back may restore depends on them.
+    /// Units that went since the beginning, and when the last did: what a give-back may restore depends on them.
     bought: u64,
     bought_at: Ticks,
-    /// The count at the last drain: what was charged before it is gone, and cannot come back.
-    drained: u64,
+    /// Counts the drains: what was charged before one is gone, and cannot come back.
+    drains: u64,
+    /// When the last drain's reopening is, or was.
+    reopens: Time,
 }
 
-/// A charge that was made, as far as giving it back needs it: the bucket's count right after it.
+/// A charge that was made, as far as giving it back needs it: when, and the bucket's counts right after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Charge {
     bought: u64,
+    drains: u64,
     at: Time,
 }
 
 impl Bucket {
     pub(super) fn new(scale: Scale) -> Self {
         let cells = Cells::default();
-        Self { governor: decision(scale, &cells), cells, scale, left: 0, bought: 0, bought_at: Ticks(0), drained: 0 }
+        let (governor, reopens) = (decision(scale, &cells), Time::ZERO);
+        Self { governor, cells, scale, left: 0, bought: 0, bought_at: Ticks(0), drains: 0, reopens }
     }
 
     /// The most that can ever go at once.
@@ -74,20 +78,27 @@ impl Bucket {
     /// Takes `cost` whether it is there or not, into debt.
     pub(super) fn charge(&mut self, cost: u64, now: Time) -> Charge {
         let (grains, now) = (self.to_buy(cost), self.ticks(now));
-        let full_at = self.full_at().max(now.0).saturating_add(self.span(grains));
-        self.set_full_at(full_at);
+        if grains > 0 {
+            self.set_full_at(self.full_at().max(now.0).saturating_add(self.span(grains)));
+        }
         self.bought(cost, grains, now)
     }
 
     fn bought(&mut self, cost: u64, grains: u64, now: Ticks) -> Charge {
         let units = grains.saturating_mul(self.scale.grain);
         self.left = self.left.saturating_add(units).saturating_sub(cost);
-        if grains > 0 {
-            self.bought = self.bought.wrapping_add(units);
+        if cost > 0 {
+            self.bought = self.bought.wrapping_add(cost);
             // What left late is charged a little back.
             self.bought_at = self.bought_at.max(now);
         }
-        Charge { bought: self.bought, at: self.time(now) }
+        Charge { bought: self.bought, drains: self.drains, at: self.time(now) }
+    }
+
+    /// Takes more for what was charged before. What comes back of it later is as old as the first of it.
+    pub(super) fn charge_more(&mut self, cost: u64, first: Charge, now: Time) -> Charge {
+        self.charge(cost, now);
+        Charge { bought: first.bought.wrapping_add(cost), ..first }
     }
 
     /// What was charged leaves only now. If that is later than it is credited for, it is charged anew, as late as that;
@@ -117,44 +128,44 @@ impl Bucket {
     /// over, and the charge with it. So the bucket is never made fuller than it would be had it been full at its
     /// last charge, with only what was charged since then on it.
     pub(super) fn give_back(&mut self, amount: u64, charge: Charge) {
-        let since = self.bought.wrapping_sub(charge.bought);
-        if since >= self.bought.wrapping_sub(self.drained) {
+        if charge.drains != self.drains {
             return;
         }
-        self.left = self.left.saturating_add(amount);
-        let grains = self.left / self.scale.grain;
-        self.left %= self.scale.grain;
+        let since = self.bought.wrapping_sub(charge.bought);
+        let left = self.left.saturating_add(amount);
+        let (grains, rest) = (left / self.scale.grain, left % self.scale.grain);
         let plain = self.full_at().saturating_sub(self.span(grains));
         let floor = self.bought_at.0.saturating_add(self.span(since.div_ceil(self.scale.grain)));
+        // What is less than a grain only comes back if all of the rest does, or it would come back again and again.
+        let all = plain >= floor.saturating_add(self.span(1));
+        self.left = if all { rest } else { rest.min(self.left) };
         self.set_full_at(plain.max(self.full_at().min(floor)));
     }
 
     /// At this instant no more than one unit is there: enough for a probe, and then the rate.
     pub(super) fn drain(&mut self, at: Time) {
         self.left = 0;
-        self.drained = self.bought;
-        let one_there = self.ticks(at).0.saturating_add(self.span(u64::from(self.scale.burst) - 1));
-        self.set_full_at(self.full_at().max(one_there));
+        self.drains += 1;
+        self.reopens = self.reopens.max(at);
+        self.set_full_at(self.full_at().max(one_there(at, self.scale)));
     }
 
-    /// Another rate and burst. What has been spent stays spent, in units; so nothing is minted and nothing lost.
+    /// Another rate and burst. What has been spent stays spent, in units; so nothing is minted and nothing lost, also by
+    /// going there and back again. One that is drained holds one unit at the reopening, as before.
     pub(super) fn retune(&mut self, scale: Scale, now: Time) {
-        let old = self.scale;
-        let now_old = self.ticks(now).0;
-        let now_new = now.as_nanos() / scale.tick_nanos;
-        // An instant as far from now as the new rate takes to gain what the old one gains until there, rounded up.
-        let moved = |at: u64| {
-            let grains = u128::from(at.abs_diff(now_old)).saturating_mul(old.grain.into());
-            let stretched = grains.saturating_mul(scale.interval_ticks.into());
-            let per = u128::from(old.interval_ticks).saturating_mul(scale.grain.into());
-            let rounded = if at < now_old { stretched / per } else { stretched.div_ceil(per) };
-            let distance = u64::try_from(rounded).unwrap_or(u64::MAX);
-            if at < now_old { now_new.saturating_sub(distance) } else { now_new.saturating_add(distance) }
+        let old = std::mem::replace(&mut self.scale, scale);
+        if old == scale {
+            return;
+        }
+        let full_at = if self.reopens > now {
+            // What is owed beyond that one unit is owed still.
+            let owed = self.full_at().saturating_sub(one_there(self.reopens, old));
+            one_there(self.reopens, scale).saturating_add(scaled(owed, old, scale, u128::div_ceil))
+        } else {
+            moved(self.full_at(), now, old, scale)
         };
-        let (full_at, bought_at) = (moved(self.full_at()), moved(self.bought_at.0));
-        self.scale = scale;
+        self.bought_at = Ticks(moved(self.bought_at.0, now, old, scale).min(END_OF_TIME));
         self.left = 0;
-        self.bought_at = Ticks(bought_at);
         self.governor = decision(scale, &self.cells);
         self.set_full_at(full_at);
     }
@@ -205,6 +216,29 @@ impl fmt::Debug for Bucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bucket").field("scale", &self.scale).field("full_at", &self.full_at()).finish_non_exhaustive()
     }
+}
+
+/// When a bucket is full that holds one grain at this instant.
+fn one_there(at: Time, scale: Scale) -> u64 {
+    let missing = (u64::from(scale.burst) - 1).saturating_mul(scale.interval_ticks);
+    (at.as_nanos() / scale.tick_nanos).min(END_OF_TIME).saturating_add(missing)
+}
+
+/// An instant as far from now as the new scale takes to gain what the old one gains until there, rounded up.
+fn moved(at: u64, now: Time, old: Scale, new: Scale) -> u64 {
+    let (now_old, now_new) = (now.as_nanos() / old.tick_nanos, now.as_nanos() / new.tick_nanos);
+    match at.checked_sub(now_old) {
+        Some(later) => now_new.saturating_add(scaled(later, old, new, u128::div_ceil)),
+        None => now_new.saturating_sub(scaled(now_old - at, old, new, |ticks, per| ticks / per)),
+    }
+}
+
+/// The ticks in which the new scale gains as much as the old one does in these.
+fn scaled(ticks: u64, old: Scale, new: Scale, divide: impl Fn(u128, u128) -> u128) -> u64 {
+    let grains = u128::from(ticks).saturating_mul(old.grain.into());
+    let stretched = grains.saturating_mul(new.interval_ticks.into());
+    let per = u128::from(old.interval_ticks).saturating_mul(new.grain.into());
+    u64::try_from(divide(stretched, per)).unwrap_or(END_OF_TIME)
 }
 
 /// governor's limiter takes its beginning from the clock, which must stand at zero for that.

@@ -20,6 +20,10 @@ use crate::wait::Wait;
 /// So many of those ahead of somebody who has stood in the line are counted, and no more.
 const MOST_COUNTED: usize = 64;
 
+/// Which of the quotas that were there one takes over from: the same, then one of the same period, then any.
+const ALIKE: [fn(&Quota, &Quota) -> bool; 3] =
+    [|old, new| old == new, |old, new| old.period() == new.period(), |_, _| true];
+
 /// Everything that a request to one key must pass, and those who wait to.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -184,19 +188,20 @@ impl Gate {
     /// little before `now`. Buckets are charged at the former, windows at the latter.
     pub(super) fn take(&mut self, cost: &Cost, usage: Use, due: Time, now: Time) -> Taken {
         let seen = usage == Use::Permit;
+        // What costs nothing may be settled to something.
         let costs = self.meters.iter_mut().map(|meter| (cost.of(meter.quota.unit()), meter));
-        let counted = costs.filter(|(cost, _)| *cost > 0);
-        let receipts = counted.map(|(cost, meter)| meter.take(cost, seen, due, now)).collect();
+        let receipts = costs.map(|(cost, meter)| meter.take(cost, seen, due, now)).collect();
         if seen {
             self.slots.take();
         }
         self.passing += 1;
-        Taken { usage, pass: self.pause.pass(now), receipts, answered: false }
+        Taken { usage, pass: self.pause.pass(seen, now), receipts, answered: false }
     }
 
-    /// When a request can go at the earliest, and what decides that. Whoever comes last has all that wait before it.
+    /// When a request can go at the earliest, and what decides that. Whoever comes last has all that wait before it, but
+    /// while decisions are due of which a call could do only so many, nobody knows who does.
     pub(super) fn estimate(&self, cost: &Cost, arrival: Arrival, now: Time) -> Block {
-        let ahead = self.is_last(arrival);
+        let ahead = self.is_last(arrival) && self.timer.is_none_or(|at| at > now);
         let slots = (!self.slots.is_free()).then_some((Cause::Slots, now));
         let paused = self.pause.shut_until(now).map(|_| (Cause::Pause, self.pause.opens(now)));
         let quotas = self.meters.iter().filter(|meter| cost.of(meter.quota.unit()) > 0).map(|meter| {
@@ -302,23 +307,35 @@ impl Gate {
         }
     }
 
-    /// Other limits from now on. A quota takes over what was used under one of the same unit that counts in the same
-    /// way; one that takes the place of another begins empty, one of a new unit full.
+    /// Other limits from now on. A quota takes over what was used under the most similar one of the same unit that counts
+    /// in the same way; one that takes the place of another begins empty, one of a new unit full.
     pub(super) fn retune(&mut self, limits: &Limits, now: Time) {
         self.slots.retune(limits.most_in_flight());
         let mut old = std::mem::take(&mut self.meters);
-        for quota in limits.quotas() {
-            let known = old.iter().any(|meter| meter.quota.unit() == quota.unit());
-            let same = old.iter_mut().position(|meter| meter.retune(quota, now));
-            let meter = same.map(|place| old.remove(place)).or_else(|| {
-                let mut meter = self.make(quota)?;
-                if known {
-                    meter.drain(now);
-                }
-                Some(meter)
-            });
+        let known: Vec<_> = old.iter().map(|meter| meter.quota.unit().clone()).collect();
+        let mut kept: Vec<_> = limits.quotas().iter().map(|quota| (quota, None)).collect();
+        for alike in ALIKE {
+            for (quota, meter) in kept.iter_mut().filter(|(_, meter)| meter.is_none()) {
+                let same = old.iter_mut().position(|meter| alike(&meter.quota, quota) && meter.retune(quota, now));
+                *meter = same.map(|place| old.remove(place));
+            }
+        }
+        for (quota, meter) in kept {
+            let meter = meter.or_else(|| self.replace(quota, known.contains(quota.unit()), now));
             self.meters.extend(meter);
         }
+    }
+
+    /// A new meter while others are in use.
+    fn replace(&mut self, quota: &Quota, known: bool, now: Time) -> Option<Meter> {
+        let mut meter = self.make(quota)?;
+        let reopens = self.pause.opens(now);
+        if reopens > now {
+            meter.drain(reopens);
+        } else if known {
+            meter.begin_empty(now);
+        }
+        Some(meter)
     }
 
     /// What those who wait will take, counted anew.

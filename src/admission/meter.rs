@@ -15,6 +15,8 @@ pub(super) struct Meter {
     counter: Counter,
     /// A window's, if it is to be spread evenly.
     pace: Option<Bucket>,
+    /// Tells this pace from one that was there before.
+    paces: u64,
     /// What those who wait will take.
     queued: u64,
     /// Tells this meter from one that took its place.
@@ -33,7 +35,8 @@ pub(super) struct Receipt {
     meter: u32,
     units: u64,
     counted: Counted,
-    paced: Option<Charge>,
+    /// Which pace, and what it was charged.
+    paced: Option<(u64, Charge)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +56,7 @@ impl Meter {
                 (Counter::Window(Window::new(most, nanos(period), anchor)), pace.map(Bucket::new))
             }
         };
-        Some(Self { quota: Arc::new(quota.clone()), counter, pace, queued: 0, id })
+        Some(Self { quota: Arc::new(quota.clone()), counter, pace, paces: 0, queued: 0, id })
     }
 
     pub(super) fn issued(&self, receipt: &Receipt) -> bool {
@@ -96,7 +99,7 @@ impl Meter {
             }
         };
         // What is more than may go at once goes all the same, and the next waits the longer.
-        let paced = self.pace.as_mut().map(|pace| pace.charge(cost, due));
+        let paced = self.pace.as_mut().map(|pace| (self.paces, pace.charge(cost, due)));
         Receipt { meter: self.id, units: cost, counted, paced }
     }
 
@@ -136,16 +139,14 @@ impl Meter {
                 window.sent(&mut units, seen, now).then_some(Counted::Window(units))
             }
             (Counter::Bucket(bucket), Counted::Bucket(charge)) => bucket.sent(cost, charge, now).map(Counted::Bucket),
-            (_, counted) => Some(counted),
+            _ => None,
         };
-        let paced = match (&mut self.pace, receipt.paced) {
-            (Some(pace), Some(charge)) => pace.sent(cost, charge, now).map(Some),
-            (_, charge) => Some(charge),
-        };
-        let held = counted.is_some() && paced.is_some();
+        let held = counted.is_some();
         receipt.counted = counted.unwrap_or(Counted::Nothing);
-        receipt.paced = paced.unwrap_or(None);
-        held
+        let Some((pace, charge)) = self.paced(receipt) else { return held };
+        let paced = pace.sent(cost, charge, now);
+        receipt.paced = receipt.paced.and_then(|(paces, _)| Some((paces, paced?)));
+        held && paced.is_some()
     }
 
     pub(super) fn answered(&mut self, receipt: &mut Receipt, now: Time) {
@@ -170,10 +171,17 @@ impl Meter {
             }
             _ => {}
         }
-        if let (Some(pace), Some(charge)) = (&mut self.pace, &mut receipt.paced) {
-            settle(pace, charge, receipt.units, actual, now);
+        let units = std::mem::replace(&mut receipt.units, actual);
+        if let Some((pace, mut charge)) = self.paced(receipt) {
+            settle(pace, &mut charge, units, actual, now);
+            receipt.paced = receipt.paced.map(|(paces, _)| (paces, charge));
         }
-        receipt.units = actual;
+    }
+
+    /// The pace that was charged, if it is still there.
+    fn paced(&mut self, receipt: &Receipt) -> Option<(&mut Bucket, Charge)> {
+        let (_, charge) = receipt.paced.filter(|(paces, _)| *paces == self.paces)?;
+        Some((self.pace.as_mut()?, charge))
     }
 
     pub(super) fn give_back(&mut self, receipt: &Receipt) {
@@ -182,7 +190,7 @@ impl Meter {
             (Counter::Bucket(bucket), Counted::Bucket(charge)) => bucket.give_back(receipt.units, charge),
             _ => {}
         }
-        if let (Some(pace), Some(charge)) = (&mut self.pace, receipt.paced) {
+        if let Some((pace, charge)) = self.paced(receipt) {
             pace.give_back(receipt.units, charge);
         }
     }
@@ -198,6 +206,12 @@ impl Meter {
         }
     }
 
+    /// In the place of one that counted in another way: nothing is there, and from now on it comes in at the rate.
+    pub(super) fn begin_empty(&mut self, now: Time) {
+        self.drain(now);
+        self.take(1, true, now, now);
+    }
+
     /// Takes over another quota of the same unit, with what has been used. False if it counts in another way.
     pub(super) fn retune(&mut self, quota: &Quota, now: Time) -> bool {
         let Ok(plan) = quota.plan() else { return false };
@@ -206,28 +220,32 @@ impl Meter {
             (Counter::Bucket(bucket), Plan::Bucket(scale)) => bucket.retune(scale, now),
             (Counter::Window(window), Plan::Window { most, period, anchor, pace }) => {
                 window.retune(most, nanos(period), anchor, now);
-                retune_pace(&mut self.pace, pace, now);
+                self.retune_pace(pace, now);
             }
             _ => return false,
         }
         self.quota = Arc::new(quota.clone());
         true
     }
+
+    /// One that was not there begins empty.
+    fn retune_pace(&mut self, scale: Option<Scale>, now: Time) {
+        if let (Some(pace), Some(scale)) = (&mut self.pace, scale) {
+            return pace.retune(scale, now);
+        }
+        self.paces += 1;
+        self.pace = scale.map(Bucket::new);
+        if let Some(pace) = &mut self.pace {
+            pace.drain(now);
+            pace.charge(1, now);
+        }
+    }
 }
 
 fn settle(bucket: &mut Bucket, charge: &mut Charge, charged: u64, actual: u64, now: Time) {
     if actual > charged {
-        *charge = bucket.charge(actual - charged, now);
+        *charge = bucket.charge_more(actual - charged, *charge, now);
     } else {
         bucket.give_back(charged - actual, *charge);
-    }
-}
-
-/// One that was not there begins empty, as if the last unit had gone just now.
-fn retune_pace(pace: &mut Option<Bucket>, scale: Option<Scale>, now: Time) {
-    match (pace.as_mut(), scale) {
-        (Some(bucket), Some(scale)) => bucket.retune(scale, now),
-        (None, Some(scale)) => pace.insert(Bucket::new(scale)).drain(now),
-        (_, None) => *pace = None,
     }
 }

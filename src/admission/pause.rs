@@ -1,8 +1,9 @@
 //! Whether a gate is shut, and by what: a pause, and after it the probe.
 //!
 //! A refusal shuts the gate until a stated time, or for a while that doubles. The first who passes after that is the
-//! *probe*. After a stated wait it holds up the others only for a moment; after an unstated one until its answer, or
-//! until it has taken so long that it tells nothing: then the next one is the probe.
+//! *probe*. After a stated wait it holds up the others only for a moment, and so does one whose answer nobody reports;
+//! after an unstated one it does until its answer, or until it has taken so long that it tells nothing: then the next one
+//! is the probe.
 
 use crate::backoff;
 use crate::time::{Time, nanos};
@@ -35,10 +36,8 @@ enum Probe {
     NotNeeded,
     /// The first who is granted will be it.
     Next,
-    Out {
-        id: u64,
-        until: Time,
-    },
+    /// It went, and holds up the others until then. Of one that is not heard nothing will be known.
+    Out { id: u64, until: Time, heard: bool },
 }
 
 /// How somebody passed: in which epoch, and as which probe.
@@ -69,25 +68,26 @@ impl Pause {
         self.until.max(now)
     }
 
-    /// Somebody passes. To be called when the gate is not shut.
-    pub(super) fn pass(&mut self, now: Time) -> Pass {
+    /// Somebody passes, whose answer will be heard or not. To be called when the gate is not shut.
+    pub(super) fn pass(&mut self, heard: bool, now: Time) -> Pass {
         let needed = match self.probe {
             Probe::NotNeeded => false,
             Probe::Next => true,
-            // It took too long: after a stated wait the gate is open, else the next one probes.
-            Probe::Out { .. } => !self.stated,
+            // It took too long: after a stated wait the gate is open, else the next one probes, if one is to be heard.
+            Probe::Out { heard, .. } => heard && !self.stated,
         };
-        self.probe = Probe::NotNeeded;
         if needed {
             self.probes += 1;
-            self.probe = Probe::Out { id: self.probes, until: now.plus(self.patience_nanos()) };
+            self.probe = Probe::Out { id: self.probes, until: now.plus(self.patience_nanos(heard)), heard };
+        } else if self.probe != Probe::NotNeeded {
+            (self.probe, self.doublings) = (Probe::NotNeeded, 0);
         }
         Pass { epoch: self.epoch, probe: needed.then_some(self.probes), sent: now }
     }
 
-    fn patience_nanos(&self) -> u64 {
+    fn patience_nanos(&self, heard: bool) -> u64 {
         let unstated = self.usual_answer_nanos.saturating_mul(2).max(LEAST_PATIENCE_NANOS);
-        if self.stated { STATED_PATIENCE_NANOS } else { unstated }
+        if self.stated || !heard { STATED_PATIENCE_NANOS } else { unstated }
     }
 
     /// Whether what was granted may still leave: not if a refusal came in between.

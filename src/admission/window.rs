@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use crate::quota::Anchor;
 use crate::time::{Time, nanos};
 
-/// Windows for more than this keep their anchors on a grid of `W / MOST_ANCHORS`, rounded up: bounded memory for
+/// Windows for more than this keep their anchors on a grid of `W / MOST_EXACT`, rounded up: bounded memory for
 /// any n, at the price of a two-thousandth of the rate.
-const MOST_ANCHORS: u64 = 1_024;
+const MOST_EXACT: u64 = 1_024;
+
+/// Where anchors lie long after the sending, as measured by the window, the grid is as wide as this many need.
+const MOST_ANCHORS: u64 = 8_192;
 
 /// The bounds of the while after the sending: a quarter of the window, within these.
 const LEAST_LATENCY_CAP_NANOS: u64 = 100_000_000;
@@ -57,9 +60,16 @@ pub(super) struct Units {
 
 impl Window {
     pub(super) fn new(most: u64, period_nanos: u64, anchor: Anchor) -> Self {
-        let grid_nanos = grid(most, period_nanos);
         let (used, unanswered, anchors, drained, drains) = (0, 0, BTreeMap::new(), None, 0);
-        Self { most, period_nanos, anchor, grid_nanos, used, unanswered, anchors, drained, drains }
+        let mut window = Self { most, period_nanos, anchor, grid_nanos: 1, used, unanswered, anchors, drained, drains };
+        window.set_grid();
+        window
+    }
+
+    fn set_grid(&mut self) {
+        let span = self.period_nanos.saturating_add(self.after_sending(true).unwrap_or(0));
+        let grid = self.period_nanos.div_ceil(MOST_EXACT).max(span.div_ceil(MOST_ANCHORS));
+        self.grid_nanos = if self.most > MOST_EXACT { grid } else { 1 };
     }
 
     /// The most that can ever go at once.
@@ -136,16 +146,21 @@ impl Window {
         if let Some(drained) = &mut self.drained {
             drained.taken = drained.taken.saturating_add(units);
         }
-        let anchor = match self.anchor {
+        let anchor = self.after_sending(seen);
+        let drained = self.drained.map(|drained| drained.id);
+        self.insert(Units { amount: units, anchor: anchor.map(|after| now.plus(after)), drained })
+    }
+
+    /// How long after its sending a request counts from at the latest; `None` if only its answer tells.
+    fn after_sending(&self, seen: bool) -> Option<u64> {
+        match self.anchor {
             Anchor::Send(pad) => Some(nanos(pad)),
             _ if !seen => Some((self.period_nanos / 20).clamp(LEAST_PAD_NANOS, MOST_PAD_NANOS)),
             Anchor::AnswerCapped => {
                 Some((self.period_nanos / 4).clamp(LEAST_LATENCY_CAP_NANOS, MOST_LATENCY_CAP_NANOS))
             }
             Anchor::Answer | Anchor::End => None,
-        };
-        let drained = self.drained.map(|drained| drained.id);
-        self.insert(Units { amount: units, anchor: anchor.map(|after| now.plus(after)), drained })
+        }
     }
 
     /// The request left only now: its while begins anew. False if it came too late, and its units are free again.
@@ -186,6 +201,9 @@ impl Window {
     /// The request took `actual` units: the difference is added where it stands, into debt if need be, or returned.
     pub(super) fn settle(&mut self, units: &mut Units, actual: u64) {
         if self.remove(*units) {
+            if let Some(drained) = self.drained.as_mut().filter(|drained| Some(drained.id) == units.drained) {
+                drained.taken = drained.taken.saturating_sub(units.amount).saturating_add(actual);
+            }
             *units = self.insert(Units { amount: actual, ..*units });
         }
     }
@@ -208,7 +226,7 @@ impl Window {
     pub(super) fn retune(&mut self, most: u64, period_nanos: u64, anchor: Anchor, now: Time) {
         self.forget(now);
         (self.most, self.period_nanos, self.anchor) = (most, period_nanos, anchor);
-        self.grid_nanos = grid(most, period_nanos);
+        self.set_grid();
     }
 
     fn insert(&mut self, mut taken: Units) -> Units {
@@ -246,10 +264,6 @@ impl Window {
         self.used -= units;
         true
     }
-}
-
-fn grid(most: u64, period_nanos: u64) -> u64 {
-    if most > MOST_ANCHORS { period_nanos.div_ceil(MOST_ANCHORS) } else { 1 }
 }
 
 #[cfg(test)]

@@ -120,11 +120,59 @@ fn another_rate_keeps_what_was_spent() {
     bucket.take(1, start).unwrap();
     bucket.retune(scale(50, 1), start);
     assert_eq!(bucket.ready_at(1, start), start.plus(50 * MS));
-    // Three of ten were spent; of five, two are left.
-    let mut bucket = self::bucket(100 * MS, 10);
-    bucket.take(3, at(0)).unwrap();
-    bucket.retune(scale(100, 5), at(0));
-    assert_eq!((bucket.ready_at(2, at(0)), bucket.ready_at(3, at(0))), (at(0), at(100)));
+    // Three of ten were spent: of twenty seventeen are there, of five two.
+    for (burst, there) in [(20, 17), (10, 7), (5, 2)] {
+        let mut bucket = self::bucket(100 * MS, 10);
+        bucket.take(3, at(0)).unwrap();
+        bucket.retune(scale(100, burst), at(0));
+        assert_eq!((bucket.ready_at(there, at(0)), bucket.ready_at(there + 1, at(0))), (at(0), at(100)));
+    }
+}
+
+/// Another rate during a pause does not stretch the pause, and another burst is not there at its end.
+#[test]
+fn another_rate_during_a_pause_changes_neither_its_end_nor_what_is_there_then() {
+    for (interval_ms, burst) in [(1_000, 1), (10, 50), (5, 7), (20, 7)] {
+        let mut bucket = bucket(10 * MS, 7);
+        bucket.drain(at(60_000));
+        bucket.retune(Scale::new(1, Duration::from_millis(interval_ms), burst).unwrap(), at(100));
+        bucket.take(1, at(60_000)).unwrap();
+        assert_eq!(bucket.take(1, at(60_000)).unwrap_err(), at(60_000 + interval_ms), "{interval_ms}, {burst}");
+    }
+}
+
+/// However often it is settled, what comes back is as old as the first charge: the bucket has been full since.
+#[test]
+fn more_of_an_old_charge_does_not_make_it_young() {
+    let mut bucket = bucket(10 * MS, 10);
+    let first = bucket.take(5, at(0)).unwrap();
+    bucket.take(5, at(1_000)).unwrap();
+    let more = bucket.charge_more(1, first, at(1_000));
+    bucket.give_back(6, more);
+    assert_eq!((bucket.ready_at(5, at(1_000)), bucket.ready_at(6, at(1_000))), (at(1_000), at(1_010)));
+    let mut bucket = self::bucket(10 * MS, 10);
+    let first = bucket.take(1, at(0)).unwrap();
+    let more = bucket.charge_more(1, first, at(1_000));
+    assert!(bucket.sent(2, more, at(1_001)).is_some_and(|anew| anew.at == at(999)), "it is still late");
+}
+
+/// What is left of a grain does not come back again and again.
+#[test]
+fn giving_back_parts_of_grains_mints_nothing() {
+    let mut bucket = Bucket::new(Scale::new(2_000_000_000, Duration::from_secs(1), 3_999).unwrap());
+    let mut now = Time::ZERO;
+    let mut charges = Vec::new();
+    for _ in 0..10_000 {
+        charges.push(bucket.take(1_999, now).unwrap());
+        now = now.plus(1_000);
+    }
+    now = now.plus(10_000 * MS);
+    let mut went = 0;
+    for charge in charges {
+        bucket.give_back(1_999, charge);
+        went += bucket.take(1_999, now).map_or(0, |_| 1_999);
+    }
+    assert!(went <= 3 * 1_999, "{went} at one instant");
 }
 
 #[test]

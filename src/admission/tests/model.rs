@@ -38,6 +38,9 @@ pub(super) struct Level {
     now: i64,
     /// Who was charged how much and when, in order. A drain is nobody's.
     charges: Vec<(Option<usize>, i64, i64)>,
+    /// When the last was charged.
+    last: i64,
+    reopens: i64,
 }
 
 /// A window's units: whose, how many, and the anchor if it is known.
@@ -53,7 +56,7 @@ pub(super) struct Log {
 
 impl Level {
     pub(super) fn new(interval: i64, burst: i64) -> Self {
-        Self { interval, burst, full_at: 0, now: 0, charges: Vec::new() }
+        Self { interval, burst, full_at: 0, now: 0, charges: Vec::new(), last: 0, reopens: 0 }
     }
 
     fn holds(&self, cost: i64) -> bool {
@@ -66,46 +69,55 @@ impl Level {
     }
 
     fn charge(&mut self, who: usize, cost: i64, at: i64) {
-        self.full_at = self.full_at.max(at) + cost * self.interval;
+        if cost > 0 {
+            self.full_at = self.full_at.max(at) + cost * self.interval;
+            self.last = self.last.max(at);
+        }
         self.charges.push((Some(who), cost, at));
     }
 
-    /// What was charged since the last charge of this grant, as if the bucket had been full at the last charge, is the
-    /// fullest that giving back may make it. Nothing from before a drain comes back.
+    /// What others were charged since the first charge of this grant, as if the bucket had been full at the last charge,
+    /// is the fullest that giving back may make it. Nothing from before a drain comes back.
     fn give_back(&mut self, who: usize, amount: i64) {
-        let Some(mine) = self.charges.iter().rposition(|(by, ..)| *by == Some(who)) else { return };
+        let Some(mine) = self.charges.iter().position(|(by, ..)| *by == Some(who)) else { return };
         let after = &self.charges[mine + 1..];
         if after.iter().any(|(by, ..)| by.is_none()) {
             return;
         }
-        let since: i64 = after.iter().map(|(_, cost, _)| cost).sum();
-        let charged = self.charges.iter().filter(|(by, ..)| by.is_some()).map(|(.., at)| *at);
-        let last = charged.max().unwrap_or(0);
+        let since: i64 = after.iter().filter(|(by, ..)| *by != Some(who)).map(|(_, cost, _)| cost).sum();
         let plain = self.full_at - amount * self.interval;
-        self.full_at = plain.max(self.full_at.min(last + since * self.interval));
+        self.full_at = plain.max(self.full_at.min(self.last + since * self.interval));
     }
 
     /// What leaves later than it is credited for is charged anew; false if it is not there any more, and gone.
     fn sent(&mut self, who: usize, cost: i64) -> bool {
-        let mine = self.charges.iter().rfind(|(by, ..)| *by == Some(who));
+        let mine = self.charges.iter().find(|(by, ..)| *by == Some(who));
         let at = (self.now - CREDIT).max(0);
         if mine.is_none_or(|(.., charged)| *charged >= at) {
             return true;
         }
         self.give_back(who, cost);
-        let there = self.level(at) >= cost.min(self.burst) * self.interval;
+        // The old charge is nobody's now, and nothing comes back for it.
+        self.charges.iter_mut().filter(|(by, ..)| *by == Some(who)).for_each(|charge| charge.0 = Some(NOBODY));
+        let there = cost == 0 || self.level(at) >= cost.min(self.burst) * self.interval;
         if there {
             self.charge(who, cost, at);
-        } else {
-            // It is nobody's charge now, and nothing comes back for it.
-            self.charges.iter_mut().filter(|(by, ..)| *by == Some(who)).for_each(|charge| charge.0 = Some(NOBODY));
         }
         there
     }
 
     fn drain(&mut self, at: i64) {
         self.full_at = self.full_at.max(at + (self.burst - 1) * self.interval);
+        self.reopens = self.reopens.max(at);
         self.charges.push((None, 0, 0));
+    }
+
+    /// What was spent stays spent. One that is drained holds one at the reopening.
+    fn retune(&mut self, burst: i64) {
+        if self.reopens > self.now {
+            self.full_at += (burst - self.burst) * self.interval;
+        }
+        self.burst = burst;
     }
 
     fn estimate(&self, cost: i64) -> i64 {
@@ -156,8 +168,12 @@ impl Log {
     }
 
     /// False if the units no longer count.
-    fn sent(&mut self, who: usize, seen: bool, now: i64) -> bool {
+    fn sent(&mut self, who: usize, cost: i64, seen: bool, now: i64) -> bool {
         let after = self.after_sending(seen);
+        if cost == 0 && !self.units.iter().any(|(by, ..)| *by == who) {
+            // Nothing is never too late, and may be settled to something.
+            self.units.push((who, 0, Some(now)));
+        }
         let Some(mine) = self.units.iter_mut().find(|(by, ..)| *by == who) else { return false };
         if mine.2.is_some() {
             mine.2 = after.map(|after| now + after);
@@ -185,6 +201,10 @@ impl Log {
     fn settle(&mut self, who: usize, actual: i64) {
         if let Some(mine) = self.units.iter_mut().find(|(by, ..)| *by == who) {
             mine.1 = actual;
+        }
+        let mine = |taken: &&mut (usize, i64)| taken.0 == who;
+        if let Some(taken) = self.drained.as_mut().and_then(|(_, taken)| taken.iter_mut().find(mine)) {
+            taken.1 = actual;
         }
     }
 
@@ -303,7 +323,8 @@ struct Grant {
 enum Probe {
     NotNeeded,
     Next,
-    Out(u64, i64),
+    /// Which one, until when it holds up others, and whether it will be heard of.
+    Out(u64, i64, bool),
 }
 
 /// What was decided on somebody who waited.
@@ -394,7 +415,7 @@ impl Model {
     }
 
     fn is_shut(&self) -> bool {
-        self.due < self.until || matches!(self.probe, Probe::Out(_, until) if self.due < until)
+        self.due < self.until || matches!(self.probe, Probe::Out(_, until, _) if self.due < until)
     }
 
     fn may_go(&self, cost: [i64; 2]) -> bool {
@@ -407,18 +428,16 @@ impl Model {
         let needed = match self.probe {
             Probe::NotNeeded => false,
             Probe::Next => true,
-            Probe::Out(..) => !self.stated,
+            Probe::Out(_, _, heard) => heard && !self.stated,
         };
         self.probe = Probe::NotNeeded;
         if needed {
             self.probes += 1;
-            self.probe = Probe::Out(self.probes, self.now + if self.stated { 1_000 } else { 5_000 });
+            let patience = if self.stated || !ask.seen { 1_000 } else { 5_000 };
+            self.probe = Probe::Out(self.probes, self.now + patience, ask.seen);
         }
         for quota in &mut self.quotas {
-            let cost = ask.cost[quota.unit];
-            if cost > 0 {
-                quota.take(ask.id, cost, ask.seen, self.due, self.now);
-            }
+            quota.take(ask.id, ask.cost[quota.unit], ask.seen, self.due, self.now);
         }
         self.used += usize::from(ask.seen);
         let probe = needed.then_some(self.probes);
@@ -491,9 +510,9 @@ impl Model {
         grant.sent = now;
         let mut held = grant.epoch == epoch && until <= now;
         let (cost, seen) = (grant.cost, grant.seen);
-        for quota in self.quotas.iter_mut().filter(|quota| cost[quota.unit] > 0) {
+        for quota in &mut self.quotas {
             let cost = cost[quota.unit];
-            held &= quota.log().is_none_or(|log| log.sent(id, seen, now));
+            held &= quota.log().is_none_or(|log| log.sent(id, cost, seen, now));
             quota.levels().for_each(|level| held &= level.sent(id, cost));
         }
         self.settle_at_due();
@@ -502,7 +521,7 @@ impl Model {
 
     pub(super) fn answered(&mut self, id: usize) {
         let Some(grant) = self.anchor(id) else { return };
-        if matches!(self.probe, Probe::Out(probe, _) if grant.probe == Some(probe)) {
+        if matches!(self.probe, Probe::Out(probe, ..) if grant.probe == Some(probe)) {
             self.probe = Probe::NotNeeded;
         }
         self.settle_at_due();
@@ -554,8 +573,8 @@ impl Model {
     pub(super) fn settle(&mut self, id: usize, unit: usize, actual: i64) {
         let Some(place) = self.grant_of(id) else { return };
         let charged = std::mem::replace(&mut self.grants[place].cost[unit], actual);
-        let (now, taken) = (self.now, charged > 0 || actual == 0);
-        for quota in self.quotas.iter_mut().filter(|quota| quota.unit == unit && taken) {
+        let now = self.now;
+        for quota in self.quotas.iter_mut().filter(|quota| quota.unit == unit) {
             if let Some(log) = quota.log() {
                 log.settle(id, actual);
             }
@@ -598,7 +617,7 @@ impl Model {
     }
 
     fn probe_is_gone(&mut self, grant: &Grant, answered: bool) {
-        if !answered && matches!(self.probe, Probe::Out(probe, _) if grant.probe == Some(probe)) {
+        if !answered && matches!(self.probe, Probe::Out(probe, ..) if grant.probe == Some(probe)) {
             self.probe = Probe::Next;
         }
     }
@@ -608,7 +627,7 @@ impl Model {
         self.slots = slots;
         for (quota, number) in self.quotas.iter_mut().zip(numbers) {
             match &mut quota.kind {
-                Kind::Bucket(level) => level.burst = *number,
+                Kind::Bucket(level) => level.retune(*number),
                 Kind::Window(log, _) => log.most = *number,
             }
         }

@@ -174,7 +174,6 @@ fn a_quota_in_the_place_of_one_that_counts_otherwise_begins_empty_and_one_of_a_n
     let mut bench = Bench::new("2/s");
     let _ = bench.granted();
     bench.core.set_limits("1 per 100ms burst 5, 3 tokens/s".parse().unwrap(), at(0));
-    let _ = bench.granted();
     let ids: Vec<_> = (0..2).map(|_| bench.waiting()).collect();
     assert_eq!(bench.run_to(1_000), [(ids[0], 100), (ids[1], 200)]);
     let cost = Cost::from(0).and(Unit::TOKENS, 3);

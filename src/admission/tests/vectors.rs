@@ -102,8 +102,8 @@ fn another_rate_holds_for_those_who_wait() {
     assert_eq!(vector.go_on(), [(waits, 3), (next, 4)]);
 }
 
-/// There a larger burst comes empty, and the next goes at 9. Here what was spent is kept, so a larger burst has room at
-/// once: the one that waits goes at 3, and the next when the 2.5 that are owed by then have come in, at 8.
+/// There a larger burst comes empty: counted from 3, the next goes at 12. Here what was spent is kept, so a larger burst has
+/// room at once: the one that waits goes at 3, and the next when the 2.5 that are owed by then have come in, at 8.
 #[test]
 fn another_burst_keeps_what_was_spent() {
     let mut vector = Vector::new(5.0, 2);

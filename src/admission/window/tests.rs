@@ -89,7 +89,7 @@ fn memory_is_bounded_whatever_the_allowance() {
         let mut units = window.take(1, true, Time::from_nanos(n * 1_000));
         window.answered(&mut units, Time::from_nanos(n * 1_000 + 7));
     }
-    assert!(window.anchors.len() as u64 <= MOST_ANCHORS + 1);
+    assert!(window.anchors.len() as u64 <= 2 * MOST_EXACT);
     let free = window.ready_at(1, at(1_000)).unwrap();
     assert!(at(1_000) < free && free <= at(1_001), "{free:?}");
 }
