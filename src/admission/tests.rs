@@ -4,6 +4,7 @@ mod model;
 mod pauses;
 mod referee;
 mod reports;
+mod retunes;
 mod scripts;
 mod vectors;
 

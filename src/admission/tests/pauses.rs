@@ -119,6 +119,20 @@ fn a_probe_that_is_refused_doubles_an_unstated_wait_once_for_all_of_its_burst() 
     assert_eq!(next_grant(&mut bench, went + 100_000).unwrap().1, went + 1_010);
 }
 
+/// Those who only wait report no answer: one of them that probes holds up the others for a second, and opens the gate.
+#[test]
+fn bare_waits_open_a_gate_that_was_refused_without_a_stated_wait() {
+    let (mut bench, mut sent) = gate_with(1);
+    bench.core.refused(&mut sent[0], Wait::Unstated(0), at(0));
+    let wish =
+        Wish { key: Key::new(HOST), usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: Some(at(FOREVER)) };
+    for _ in 0..4 {
+        assert!(matches!(bench.core.ask(wish.clone(), at(0)), Ok(Asked::Waiting(_))));
+    }
+    let went: Vec<_> = std::iter::from_fn(|| next_grant(&mut bench, 9_000)).map(|(_, at)| at).collect();
+    assert_eq!(went, [1_000, 2_000, 2_000, 2_000]);
+}
+
 #[test]
 fn a_late_refusal_from_before_the_pause_extends_it_and_doubles_nothing() {
     let (mut bench, mut sent) = gate_with(2);
