@@ -150,6 +150,12 @@ impl Bucket {
         self.set_full_at(self.full_at().max(one_there(at, self.scale)));
     }
 
+    /// At this instant nothing is there, and from now on it comes in at the rate.
+    pub(super) fn begin_empty(&mut self, now: Time) {
+        self.drain(now);
+        self.charge(1, now);
+    }
+
     /// Another rate and burst. What has been spent stays spent, in units; so nothing is minted and nothing lost, also by
     /// going there and back again. One that is drained holds one unit at the reopening, as before.
     pub(super) fn retune(&mut self, scale: Scale, now: Time) {

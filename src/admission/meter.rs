@@ -208,8 +208,13 @@ impl Meter {
 
     /// In the place of one that counted in another way: nothing is there, and from now on it comes in at the rate.
     pub(super) fn begin_empty(&mut self, now: Time) {
-        self.drain(now);
-        self.take(1, true, now, now);
+        match &mut self.counter {
+            Counter::Window(window) => window.begin_empty(now),
+            Counter::Bucket(bucket) => bucket.begin_empty(now),
+        }
+        if let Some(pace) = &mut self.pace {
+            pace.begin_empty(now);
+        }
     }
 
     /// Takes over another quota of the same unit, with what has been used. False if it counts in another way.
@@ -236,8 +241,7 @@ impl Meter {
         self.paces += 1;
         self.pace = scale.map(Bucket::new);
         if let Some(pace) = &mut self.pace {
-            pace.drain(now);
-            pace.charge(1, now);
+            pace.begin_empty(now);
         }
     }
 }

@@ -222,6 +222,12 @@ impl Window {
         self.drained = Some(Drained { id: self.drains, from: at, taken: 0 });
     }
 
+    /// The same, with the first already gone.
+    pub(super) fn begin_empty(&mut self, at: Time) {
+        self.drains += 1;
+        self.drained = Some(Drained { id: self.drains, from: at, taken: 1 });
+    }
+
     /// Another allowance or length: what counts is timed anew. What no longer counted under the old length is forgotten.
     pub(super) fn retune(&mut self, most: u64, period_nanos: u64, anchor: Anchor, now: Time) {
         self.forget(now);

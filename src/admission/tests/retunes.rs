@@ -42,6 +42,18 @@ fn changing_the_kind_of_a_quota_to_and_fro_mints_nothing() {
     }
 }
 
+/// A window that begins empty is not short of a place for ever.
+#[test]
+fn a_window_in_the_place_of_a_bucket_has_all_of_its_places() {
+    for anchor in ["", " counted from answer", " counted from end"] {
+        let mut bench = Bench::new("5/s burst 5");
+        set(&mut bench, &format!("5/s{anchor}"));
+        let went: usize = (0..=10).map(|n| burst(&mut bench, n * 100)).sum();
+        assert_eq!(went, 5, "{anchor}");
+        assert_eq!(bench.try_ask().unwrap_err().quota.unwrap().count(), 5);
+    }
+}
+
 #[test]
 fn a_quota_that_is_new_during_a_pause_holds_one_at_the_reopening() {
     for after in ["1 per 100ms burst 100", "100 per 10s", "100 per 10s, 50 tokens/s"] {
