@@ -376,33 +376,36 @@ fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
-/// Real time: the clocks of two runtimes cannot be paused together.
+/// A runtime whose task is the first in the line, and spawned the driver there. Real time: the clocks of two runtimes
+/// cannot be paused together.
+fn runtime_of_the_first(limiter: &Limiter) -> Runtime {
+    let (runtime, first) = (current_thread(), limiter.clone());
+    runtime.spawn(async move { first.wait(&Context::new()).await });
+    runtime.block_on(async { sleep(ms(20)).await });
+    runtime
+}
+
+fn assert_goes(waited: &mpsc::Receiver<Duration>) {
+    let waited = waited.recv_timeout(Duration::from_secs(10)).expect("nobody drives the timer");
+    assert!(waited < ms(2_000), "{waited:?}");
+}
+
 #[test]
 fn a_runtime_that_ends_while_its_task_drives_the_timer_delays_nobody() {
     let limiter = drained(200);
-    let dying = current_thread();
-    // The first waiter spawns its driver on the runtime that is about to die, and dies with it.
-    let waiting = limiter.clone();
-    dying.spawn(async move { waiting.wait(&Context::new()).await });
-    dying.block_on(async { sleep(ms(20)).await });
+    let dying = runtime_of_the_first(&limiter);
     let other = waits_on_its_own_runtime(&limiter);
     thread::sleep(ms(20));
     drop(dying);
-    let waited = other.recv_timeout(Duration::from_secs(10)).expect("nobody drives the timer");
-    assert!(waited < ms(2_000), "{waited:?}");
+    assert_goes(&other);
 }
 
 /// A current-thread runtime outside `block_on` is alive, and its tasks are not polled.
 #[test]
 fn a_runtime_that_nobody_polls_delays_nobody() {
     let limiter = drained(200);
-    let idle = current_thread();
-    let waiting = limiter.clone();
-    idle.spawn(async move { waiting.wait(&Context::new()).await });
-    idle.block_on(async { sleep(ms(20)).await });
-    let other = waits_on_its_own_runtime(&limiter);
-    let waited = other.recv_timeout(Duration::from_secs(10)).expect("nobody drives the timer");
-    assert!(waited < ms(2_000), "{waited:?}");
+    let idle = runtime_of_the_first(&limiter);
+    assert_goes(&waits_on_its_own_runtime(&limiter));
     drop(idle);
 }
 
