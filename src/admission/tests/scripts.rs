@@ -5,24 +5,28 @@
 //! back, oversleeps, or comes exactly when the core wants it. After every event the invariants of the core are asserted,
 //! and before every instant that the core names a poll of the model finds nothing.
 //!
-//! These mutants of the core were made by hand (41 of them), and each is killed here or by a neighbour:
+//! These mutants of the core were made by hand (52 of them), and each is killed here or by a neighbour:
 //!
 //! - *bucket*: a look takes; a give-back is plain; what was charged before a drain comes back; a drain leaves none; a
 //!   retune forgets what was spent; the time of the last charge is not kept; what leaves late keeps its charge; what
-//!   leaves late is charged at the real instant.
+//!   leaves late is charged at the real instant; more of an old charge is young; parts of grains come back again and
+//!   again; another rate stretches a pause.
 //! - *window*: a unit comes free at the anchor + W + 1; a late answer moves the anchor later; a sending keeps the old
 //!   anchor; a sending after its time is let go; no steady rate after a pause; a settlement downward is dropped; an
-//!   estimate counts debt as an allowance; the unanswered are assumed answered late.
+//!   estimate counts debt as an allowance; the unanswered are assumed answered late; a settlement does not count for
+//!   the steady rate.
 //! - *meter*: windows count from the due instant; buckets are charged at the real instant; a pace holds up what is
-//!   larger than it; what waits is not part of an estimate.
+//!   larger than it; what waits is not part of an estimate; a pace pays for the one before it.
 //! - *gate*: whoever leaves stays in the queued cost; a give-back keeps the slot; a pause does not drain; a quota in
-//!   the place of another begins full.
+//!   the place of another begins full; quotas take over by their place alone; a new quota is full after a pause;
+//!   leftovers count for newcomers.
 //! - *pause*: the shorter of two holds; each refusal of one burst is an event; a probe that is dropped holds the gate;
-//!   there is no probe; a stated wait is probed without end; grants are not recalled.
+//!   there is no probe; a stated wait is probed without end; grants are not recalled; a probe that is not heard shuts
+//!   the gate for ever.
 //! - *core*: no credit for a late wake; a late wake is credited without end; a newcomer overtakes; a head that leaves
 //!   at its deadline wakes nobody; those who left before are granted; a retry loses its place; a clock that goes back
 //!   is believed; leaving does not wake the next; whoever cannot wait for a pause is not told; a retune tells nobody
-//!   that it can never go; a release wakes nobody.
+//!   that it can never go; a gate in use is dropped; a paused gate is dropped; a release wakes nobody.
 
 use std::time::Duration;
 
