@@ -33,7 +33,7 @@ const MOST_STEPS: usize = 256;
 /// So many keys at most. One more goes in the place of one that is at rest, or not at all.
 const MOST_KEYS: usize = 100_000;
 
-/// Whoever makes a gate looks at so many others, whether they are at rest: twice as many are made as stay, at most.
+/// Whoever makes a gate looks at so many others, whether they are at rest: those cannot outnumber the rest for long.
 const LOOKED_AT: usize = 4;
 
 type GateId = usize;
@@ -235,9 +235,10 @@ impl Admission {
     fn grant_waiting(&mut self, id: AskId) {
         // Out of the line first: what it waits for is no longer queued.
         self.unlink(id);
-        let Ask { gate, arrival, ref cost, usage, .. } = self.asks[id];
-        let taken = self.gates[gate].take(cost, usage, self.due, self.now);
-        self.decide(id, Ok(Grant { gate, arrival, taken }));
+        let cost = std::mem::take(&mut self.asks[id].cost);
+        let Ask { gate, arrival, usage, .. } = self.asks[id];
+        let grant = self.grant(gate, arrival, &cost, usage);
+        self.decide(id, Ok(grant));
     }
 
     /// Refuses those whose deadline has come by then, as far as the steps go. False if there are none.

@@ -12,8 +12,8 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 /// Nobody waits longer without having asked for it.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// How long whoever asks is ready to wait, and what it takes. Cheap to clone, and good for several calls: the deadline is an instant,
-/// so that one budget covers them all.
+/// How long whoever asks is ready to wait, and what it takes. Cheap to clone, and good for several calls: the deadline
+/// is an instant, so that one budget covers them all.
 ///
 /// Without a deadline nobody waits longer than five minutes.
 ///

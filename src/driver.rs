@@ -56,8 +56,7 @@ impl Shared {
 
     /// Does something with the core, at the time that it is once the lock is held, and wakes whom that concerns.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Admission, Time) -> R) -> R {
-        let mut state = self.lock();
-        let now = self.time(Instant::now());
+        let (mut state, now) = self.enter();
         let answer = act(&mut state.core, now);
         self.wake_and_go_on(state);
         answer
@@ -73,8 +72,7 @@ impl Shared {
     ) {
         // A waker's clone and drop are somebody else's code: never under the lock.
         let mut waker = Some(waker.clone());
-        let mut state = self.lock();
-        let now = self.time(Instant::now());
+        let (mut state, now) = self.enter();
         let mut driver = None;
         if let Some(id) = act(&mut state.core, now) {
             state.keep(id, &mut waker);
@@ -91,12 +89,17 @@ impl Shared {
 
     /// Ends an ask whose owner is gone.
     pub(crate) fn leave(&self, id: AskId) {
-        let mut state = self.lock();
-        let now = self.time(Instant::now());
+        let (mut state, now) = self.enter();
         state.core.leave(id, now);
         let old = state.wakers.get_mut(id).and_then(Option::take);
         self.wake_and_go_on(state);
         drop(old);
+    }
+
+    /// The lock, and the time that it is once it is held.
+    fn enter(&self) -> (MutexGuard<'_, State>, Time) {
+        let state = self.lock();
+        (state, self.time(Instant::now()))
     }
 
     /// An instant on the limiter's clock.

@@ -58,9 +58,8 @@ impl Limiter {
         L: TryInto<Limits>,
         L::Error: Into<Invalid>,
     {
-        let limits = limits.try_into().map_err(Into::into)?;
-        limits.check()?;
-        Ok(Self { shared: Arc::new(Shared::new(Admission::new(limits))), key: Key::new("") })
+        let core = Admission::new(checked(limits)?);
+        Ok(Self { shared: Arc::new(Shared::new(core)), key: Key::new("") })
     }
 
     /// The limiter of one key: the same limits, counted by themselves.
@@ -156,11 +155,20 @@ impl Limiter {
         L: TryInto<Limits>,
         L::Error: Into<Invalid>,
     {
-        let limits = limits.try_into().map_err(Into::into)?;
-        limits.check()?;
+        let limits = checked(limits)?;
         self.shared.with(|core, now| core.set_limits(limits, now));
         Ok(())
     }
+}
+
+fn checked<L>(limits: L) -> Result<Limits, Invalid>
+where
+    L: TryInto<Limits>,
+    L::Error: Into<Invalid>,
+{
+    let limits = limits.try_into().map_err(Into::into)?;
+    limits.check()?;
+    Ok(limits)
 }
 
 impl fmt::Debug for Limiter {
@@ -169,8 +177,8 @@ impl fmt::Debug for Limiter {
     }
 }
 
-/// Leave to send one request, from [`Limiter::acquire`] or [`Limiter::try_acquire`]. Dropping it ends the request: its slot is free again, and what a window has not heard the
-/// answer of is answered now.
+/// Leave to send one request, from [`Limiter::acquire`] or [`Limiter::try_acquire`]. Dropping it ends the request: its
+/// slot is free again, and what a window has not heard the answer of is answered now.
 #[must_use = "a permit that is dropped counts as a request that has ended"]
 pub struct Permit {
     shared: Arc<Shared>,
@@ -261,75 +269,52 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Outside a runtime one can go at once or not at all.
-    fn step_without_runtime(&mut self) -> Result<Option<Grant>, Refused> {
-        let shared = Arc::clone(&self.limiter.shared);
-        match shared.with(|core, now| self.step(core, now)) {
-            Step::Decided(decision) => {
-                self.ask = None;
-                decision
-            }
-            Step::Waits(id) => {
-                self.ask = Some(id);
-                Err(Refused::new(Reason::NoRuntime, ""))
-            }
-        }
-    }
-
     /// Asks, or asks what has been decided.
-    fn step(&mut self, core: &mut Admission, now: Time) -> Step {
+    fn step(&mut self, core: &mut Admission, now: Time) -> Poll<Result<Option<Grant>, Refused>> {
         if let Some(id) = self.ask {
-            match core.collect(id) {
-                None => return Step::Waits(id),
-                Some(Err(refused)) => return Step::Decided(Err(refused)),
-                Some(Ok(mut grant)) => {
-                    if core.send(&mut grant, now) {
-                        return self.hand_over(grant, core, now);
-                    }
-                    // Polled so long after the grant that what it took is not there any more: back to the old place.
-                    self.arrival = Some(grant.arrival);
-                    core.give_back(grant, now);
-                }
+            let Some(decision) = core.collect(id) else { return Poll::Pending };
+            self.ask = None;
+            let mut grant = decision?;
+            if core.send(&mut grant, now) {
+                return Poll::Ready(Ok(self.hand_over(grant, core, now)));
             }
+            // Polled so long after the grant that what it took is not there any more: back to the old place.
+            self.arrival = Some(grant.arrival);
+            core.give_back(grant, now);
         }
-        match core.ask(self.wish(), now) {
-            Ok(Asked::Granted(grant)) => self.hand_over(grant, core, now),
-            Ok(Asked::Waiting(id)) => Step::Waits(id),
-            Err(refused) => Step::Decided(Err(refused)),
+        match core.ask(self.wish(), now)? {
+            Asked::Granted(grant) => Poll::Ready(Ok(self.hand_over(grant, core, now))),
+            Asked::Waiting(id) => {
+                self.ask = Some(id);
+                Poll::Pending
+            }
         }
     }
 
     /// Of a bare wait nothing more will be heard: its grant ends here.
-    fn hand_over(&self, grant: Grant, core: &mut Admission, now: Time) -> Step {
+    fn hand_over(&self, grant: Grant, core: &mut Admission, now: Time) -> Option<Grant> {
         if self.usage == Use::Permit {
-            return Step::Decided(Ok(Some(grant)));
+            return Some(grant);
         }
         core.release(grant, now);
-        Step::Decided(Ok(None))
+        None
     }
 }
 
-enum Step {
-    /// Without a grant for whoever only waits.
-    Decided(Result<Option<Grant>, Refused>),
-    Waits(AskId),
-}
-
+/// Answers without a grant to whoever only waits.
 impl Future for Place<'_> {
     type Output = Result<Option<Grant>, Refused>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
-        let Ok(runtime) = Handle::try_current() else {
-            return Poll::Ready(self.step_without_runtime());
-        };
         let shared = Arc::clone(&self.limiter.shared);
+        let Ok(runtime) = Handle::try_current() else {
+            // Outside a runtime one goes at once or not at all.
+            let step = shared.with(|core, now| self.step(core, now));
+            return if step.is_pending() { Poll::Ready(Err(Refused::new(Reason::NoRuntime, ""))) } else { step };
+        };
         let mut answer = Poll::Pending;
         shared.with_waker(cx.waker(), &runtime, |core, now| {
-            let step = self.step(core, now);
-            self.ask = if let Step::Waits(id) = step { Some(id) } else { None };
-            if let Step::Decided(decision) = step {
-                answer = Poll::Ready(decision);
-            }
+            answer = self.step(core, now);
             self.ask
         });
         answer

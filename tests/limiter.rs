@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{join_all, poll_immediate};
 use futures_util::stream::FuturesUnordered;
-use reqwest_throttle::{Context, Limiter, Limits, Quota, Reason};
+use reqwest_throttle::{Context, Limiter, Limits, Permit, Quota, Reason, Refused};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -217,11 +217,21 @@ async fn grants_that_are_polled_late_do_not_go_all_at_once() {
     }
 }
 
+/// A task ends its request and goes on computing; the other one goes all the same.
+async fn ends_and_computes(permit: Permit, other: JoinHandle<Result<Duration, Refused>>) {
+    let busy = tokio::spawn(async move {
+        drop(permit);
+        thread::sleep(ms(2_000));
+    });
+    let waited = other.await.unwrap().unwrap();
+    assert!(waited < ms(1_500), "{waited:?}");
+    busy.await.unwrap();
+}
+
 /// A worker that woke the driver, or spawned it, and goes on computing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_task_that_computes_delays_nobody() {
     let limiter = Limiter::new("1 per 300ms").unwrap();
-    let computes = || thread::sleep(ms(2_000));
     let waits = || {
         let (limiter, start) = (limiter.clone(), Instant::now());
         tokio::spawn(async move { limiter.wait(&Context::new()).await.map(|()| start.elapsed()) })
@@ -230,33 +240,21 @@ async fn a_task_that_computes_delays_nobody() {
     let permit = limiter.try_acquire().unwrap();
     let other = waits();
     sleep(ms(20)).await;
-    let busy = tokio::spawn(async move {
-        drop(permit);
-        computes();
-    });
-    let waited = other.await.unwrap().unwrap();
-    assert!(waited < ms(1_500), "{waited:?}");
-    busy.await.unwrap();
+    ends_and_computes(permit, other).await;
     // One ends a request, and another has its slot.
     let slots = Limiter::new("1 in flight").unwrap();
     let (permit, start) = (slots.try_acquire().unwrap(), Instant::now());
     let next = slots.clone();
     let other = tokio::spawn(async move { next.acquire(&Context::new()).await.map(|_| start.elapsed()) });
     sleep(ms(20)).await;
-    let busy = tokio::spawn(async move {
-        drop(permit);
-        computes();
-    });
-    let waited = other.await.unwrap().unwrap();
-    assert!(waited < ms(1_500), "{waited:?}");
-    busy.await.unwrap();
+    ends_and_computes(permit, other).await;
     // One is the first to wait, and does not.
     limiter.wait(&Context::new()).await.unwrap();
     let first = limiter.clone();
     let busy = tokio::spawn(async move {
         let mut first = Box::pin(first.wait(&Context::new()));
         assert!(poll_immediate(first.as_mut()).await.is_none());
-        computes();
+        thread::sleep(ms(2_000));
     });
     sleep(ms(20)).await;
     let waited = waits().await.unwrap().unwrap();

@@ -31,9 +31,7 @@ pub(super) struct Window {
     anchor: Anchor,
     grid_nanos: u64,
     used: u64,
-    /// Of the used, those whose anchor is not known before an answer comes.
-    unanswered: u64,
-    /// The others by anchor, as long as they count.
+    /// The used by anchor, as long as they count, but for those whose anchor is not known before an answer comes.
     anchors: BTreeMap<Time, u64>,
     drained: Option<Drained>,
     /// Counts the drains.
@@ -60,8 +58,8 @@ pub(super) struct Units {
 
 impl Window {
     pub(super) fn new(most: u64, period_nanos: u64, anchor: Anchor) -> Self {
-        let (used, unanswered, anchors, drained, drains) = (0, 0, BTreeMap::new(), None, 0);
-        let mut window = Self { most, period_nanos, anchor, grid_nanos: 1, used, unanswered, anchors, drained, drains };
+        let (used, anchors, drained, drains) = (0, BTreeMap::new(), None, 0);
+        let mut window = Self { most, period_nanos, anchor, grid_nanos: 1, used, anchors, drained, drains };
         window.set_grid();
         window
     }
@@ -146,12 +144,16 @@ impl Window {
         if let Some(drained) = &mut self.drained {
             drained.taken = drained.taken.saturating_add(units);
         }
-        let anchor = self.after_sending(seen);
-        let drained = self.drained.map(|drained| drained.id);
-        self.insert(Units { amount: units, anchor: anchor.map(|after| now.plus(after)), drained })
+        let (anchor, drained) = (self.latest_anchor(seen, now), self.drained.map(|drained| drained.id));
+        self.insert(Units { amount: units, anchor, drained })
     }
 
-    /// How long after its sending a request counts from at the latest; `None` if only its answer tells.
+    /// From when a request that is sent now counts at the latest; `None` if only its answer tells.
+    fn latest_anchor(&self, seen: bool, now: Time) -> Option<Time> {
+        self.after_sending(seen).map(|after| now.plus(after))
+    }
+
+    /// How long after its sending that is.
     fn after_sending(&self, seen: bool) -> Option<u64> {
         match self.anchor {
             Anchor::Send(pad) => Some(nanos(pad)),
@@ -171,9 +173,7 @@ impl Window {
         self.forget(now);
         let held = self.remove(*units);
         if held {
-            let drained = (self.drained, units.drained);
-            *units = self.take(units.amount, seen, now);
-            (self.drained, units.drained) = drained;
+            *units = self.insert(Units { anchor: self.latest_anchor(seen, now), ..*units });
         }
         held
     }
@@ -201,9 +201,7 @@ impl Window {
     /// The request took `actual` units: the difference is added where it stands, into debt if need be, or returned.
     pub(super) fn settle(&mut self, units: &mut Units, actual: u64) {
         if self.remove(*units) {
-            if let Some(drained) = self.drained.as_mut().filter(|drained| Some(drained.id) == units.drained) {
-                drained.taken = drained.taken.saturating_sub(units.amount).saturating_add(actual);
-            }
+            self.count_after_drain(*units, actual);
             *units = self.insert(Units { amount: actual, ..*units });
         }
     }
@@ -211,21 +209,29 @@ impl Window {
     /// The request was never sent.
     pub(super) fn give_back(&mut self, units: Units) {
         self.remove(units);
+        self.count_after_drain(units, 0);
+    }
+
+    /// What was taken since the last drain is `actual` now.
+    fn count_after_drain(&mut self, units: Units, actual: u64) {
         if let Some(drained) = self.drained.as_mut().filter(|drained| Some(drained.id) == units.drained) {
-            drained.taken = drained.taken.saturating_sub(units.amount);
+            drained.taken = drained.taken.saturating_sub(units.amount).saturating_add(actual);
         }
     }
 
     /// From this instant on the window goes at its steady rate, as if it had been full of evenly spread units.
     pub(super) fn drain(&mut self, at: Time) {
-        self.drains += 1;
-        self.drained = Some(Drained { id: self.drains, from: at, taken: 0 });
+        self.go_steadily(at, 0);
     }
 
     /// The same, with the first already gone.
     pub(super) fn begin_empty(&mut self, at: Time) {
+        self.go_steadily(at, 1);
+    }
+
+    fn go_steadily(&mut self, from: Time, taken: u64) {
         self.drains += 1;
-        self.drained = Some(Drained { id: self.drains, from: at, taken: 1 });
+        self.drained = Some(Drained { id: self.drains, from, taken });
     }
 
     /// Another allowance or length: what counts is timed anew. What no longer counted under the old length is forgotten.
@@ -244,10 +250,8 @@ impl Window {
         // More than a u64 of units is debt beyond measure, and stops there.
         taken.amount = taken.amount.min(u64::MAX - self.used);
         self.used += taken.amount;
-        match taken.anchor {
-            Some(at) if taken.amount > 0 => *self.anchors.entry(at).or_default() += taken.amount,
-            Some(_) => {}
-            None => self.unanswered += taken.amount,
+        if let Some(at) = taken.anchor.filter(|_| taken.amount > 0) {
+            *self.anchors.entry(at).or_default() += taken.amount;
         }
         taken
     }
@@ -255,7 +259,6 @@ impl Window {
     /// False if they no longer count.
     fn remove(&mut self, Units { amount: units, anchor, .. }: Units) -> bool {
         let Some(at) = anchor else {
-            self.unanswered -= units;
             self.used -= units;
             return true;
         };
