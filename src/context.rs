@@ -1,10 +1,12 @@
 //! How long a request may wait, and what it takes: [`Context`].
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::cost::{Cost, Unit};
+use crate::priority::Priority;
 
 /// "For ever" as an instant that can be reckoned with.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
@@ -36,6 +38,8 @@ const MAX_WAIT: Duration = Duration::from_secs(300);
 pub struct Context {
     deadline: Option<Instant>,
     cost: Cost,
+    priority: Priority,
+    flow: Option<Arc<str>>,
 }
 
 impl Context {
@@ -59,7 +63,7 @@ impl Context {
     /// No longer than until this instant.
     #[must_use]
     pub fn with_deadline(deadline: Instant) -> Self {
-        Self { deadline: Some(deadline), cost: Cost::new() }
+        Self { deadline: Some(deadline), ..Self::default() }
     }
 
     /// And what it takes, beside one request: so much of a unit that quotas count.
@@ -67,6 +71,30 @@ impl Context {
     pub fn cost(mut self, unit: impl Into<Unit>, amount: u64) -> Self {
         self.cost = self.cost.and(unit, amount);
         self
+    }
+
+    /// How urgent it is. [`Priority::Normal`] unless said.
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// For whom it is, a tenant or a job: those of the same priority take turns, whoever sends more. All who name nobody
+    /// are one.
+    #[doc(alias = "tenant")]
+    #[must_use]
+    pub fn flow(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.flow = Some(name.into());
+        self
+    }
+
+    pub(crate) fn urgency(&self) -> Priority {
+        self.priority
+    }
+
+    pub(crate) fn flow_name(&self) -> Option<&Arc<str>> {
+        self.flow.as_ref()
     }
 
     /// The instant after which nothing is waited for.

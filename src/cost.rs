@@ -63,7 +63,7 @@ impl fmt::Display for Unit {
 pub struct Cost {
     requests: u64,
     /// Rarely any, and then shared by all clones.
-    others: Option<Arc<[(Unit, u64)]>>,
+    others: Option<Arc<Vec<(Unit, u64)>>>,
 }
 
 impl Cost {
@@ -81,9 +81,13 @@ impl Cost {
             self.requests = amount;
             return self;
         }
-        let others = self.others.as_deref().unwrap_or_default().iter().filter(|(other, _)| *other != unit);
-        self.others = Some(others.cloned().chain([(unit.clone(), amount)]).collect());
+        let others = self.others().iter().filter(|(other, _)| *other != unit);
+        self.others = Some(Arc::new(others.cloned().chain([(unit.clone(), amount)]).collect()));
         self
+    }
+
+    fn others(&self) -> &[(Unit, u64)] {
+        self.others.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// How much of this unit.
@@ -92,8 +96,42 @@ impl Cost {
         if *unit == Unit::REQUESTS {
             return self.requests;
         }
-        let others = self.others.as_deref().unwrap_or_default();
-        others.iter().find(|(other, _)| other == unit).map_or(0, |(_, amount)| *amount)
+        self.others().iter().find(|(other, _)| other == unit).map_or(0, |(_, amount)| *amount)
+    }
+}
+
+/// What several requests take together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Costs {
+    requests: u64,
+    others: Vec<(Unit, u64)>,
+}
+
+impl Costs {
+    pub(crate) fn of(&self, unit: &Unit) -> u64 {
+        if *unit == Unit::REQUESTS {
+            return self.requests;
+        }
+        self.others.iter().find(|(other, _)| other == unit).map_or(0, |(_, amount)| *amount)
+    }
+
+    pub(crate) fn add(&mut self, cost: &Cost) {
+        self.requests = self.requests.saturating_add(cost.requests);
+        for (unit, amount) in cost.others() {
+            match self.others.iter_mut().find(|(other, _)| other == unit) {
+                Some((_, sum)) => *sum = sum.saturating_add(*amount),
+                None => self.others.push((unit.clone(), *amount)),
+            }
+        }
+    }
+
+    pub(crate) fn take_off(&mut self, cost: &Cost) {
+        self.requests = self.requests.saturating_sub(cost.requests);
+        for (unit, amount) in cost.others() {
+            if let Some((_, sum)) = self.others.iter_mut().find(|(other, _)| other == unit) {
+                *sum = sum.saturating_sub(*amount);
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::{self, Poll};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::admission::{Admission, Arrival, AskId, Asked, Grant, Use, Wish};
+use crate::admission::{Admission, Arrival, AskId, Asked, GateName, Grant, Snapshot, Use, Wish};
 use crate::context::Context;
 use crate::cost::{Cost, Unit};
 use crate::driver::Shared;
@@ -44,8 +44,11 @@ use crate::wait::Wait;
 #[derive(Clone)]
 pub struct Limiter {
     shared: Arc<Shared>,
-    key: Key,
+    gate: GateName,
 }
+
+/// A limiter has one set of limits, for all of its keys.
+const RULE: usize = 0;
 
 impl Limiter {
     /// A limiter with these limits: a [`Limits`], a [`Quota`](crate::Quota), or a quota's text.
@@ -58,13 +61,13 @@ impl Limiter {
         L: TryInto<Limits>,
         L::Error: Into<Invalid>,
     {
-        let core = Admission::new(checked(limits)?);
-        Ok(Self { shared: Arc::new(Shared::new(core)), key: Key::new("") })
+        let core = Admission::new(checked(limits)?.into());
+        Ok(Self { shared: Arc::new(Shared::new(core)), gate: GateName { rule: RULE, key: Key::new("") } })
     }
 
     /// The limiter of one key: the same limits, counted by themselves.
     pub(crate) fn key(&self, key: Key) -> Self {
-        Self { shared: Arc::clone(&self.shared), key }
+        Self { shared: Arc::clone(&self.shared), gate: GateName { rule: RULE, key } }
     }
 
     /// A permit, if one can be had without waiting and without overtaking anybody.
@@ -73,8 +76,8 @@ impl Limiter {
     ///
     /// [`Reason::WouldWait`](crate::Reason::WouldWait), with the limit that is in the way and the wait that it would take.
     pub fn try_acquire(&self) -> Result<Permit, Refused> {
-        let wish = Wish { key: self.key.clone(), usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
-        match self.shared.with(|core, now| core.ask(wish, now))? {
+        let (gates, cost) = (std::slice::from_ref(&self.gate), Cost::new());
+        match self.shared.with(|core, now| core.ask(&Wish::new(gates, &cost), now))? {
             Asked::Granted(grant) => Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(grant) }),
             Asked::Waiting(_) => Err(Refused::new(Reason::WouldWait, "")),
         }
@@ -141,7 +144,7 @@ impl Limiter {
     /// the longest holds.
     pub fn pause_until(&self, until: Instant) {
         let until = self.shared.time(until);
-        self.shared.with(|core, now| core.pause(&self.key, until, now));
+        self.shared.with(|core, now| core.pause(&self.gate, until, now));
     }
 
     /// Other limits from now on, for everybody who shares this limiter, also for those who wait. What has been used
@@ -156,8 +159,14 @@ impl Limiter {
         L::Error: Into<Invalid>,
     {
         let limits = checked(limits)?;
-        self.shared.with(|core, now| core.set_limits(limits, now));
+        self.shared.with(|core, now| core.set_limits(RULE, limits, now));
         Ok(())
+    }
+
+    /// How each key stands: what is left, how many are in flight, who waits and for what.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.with(Admission::snapshot)
     }
 }
 
@@ -203,7 +212,7 @@ impl Permit {
     /// The server refused the request because of traffic.
     pub(crate) fn refused(&mut self, wait: Wait) {
         if let Some(grant) = &mut self.grant {
-            self.shared.with(|core, now| core.refused(grant, wait, now));
+            self.shared.with(|core, now| core.refused(grant, 0, wait, now));
         }
     }
 
@@ -258,14 +267,15 @@ impl<'a> Place<'a> {
         Self { limiter, usage, arrival, context: context.clone(), ask: None }
     }
 
-    fn wish(&self) -> Wish {
-        let deadline = Some(self.limiter.shared.time(self.context.waits_until()));
+    fn wish(&self) -> Wish<'_> {
+        let deadline = self.limiter.shared.time(self.context.waits_until());
         Wish {
-            key: self.limiter.key.clone(),
             usage: self.usage,
-            cost: self.context.costs().clone(),
+            class: self.context.urgency(),
+            flow: self.context.flow_name().cloned(),
             arrival: self.arrival,
-            deadline,
+            deadline: Some(deadline),
+            ..Wish::new(std::slice::from_ref(&self.limiter.gate), self.context.costs())
         }
     }
 
@@ -282,7 +292,7 @@ impl<'a> Place<'a> {
             self.arrival = Some(grant.arrival);
             core.give_back(grant, now);
         }
-        match core.ask(self.wish(), now)? {
+        match core.ask(&self.wish(), now)? {
             Asked::Granted(grant) => Poll::Ready(Ok(self.hand_over(grant, core, now))),
             Asked::Waiting(id) => {
                 self.ask = Some(id);

@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::invalid::Invalid;
+use crate::priority::Priority;
 use crate::quota::Quota;
 
 /// All limits of one key: its quotas, and how many may be in flight at once. A request passes all of them or none.
 ///
-/// Wherever limits are asked for, a quota or their text does as well: `"50/s, 1000/h, 8 in flight"`.
+/// Wherever limits are asked for, a quota or their text does as well: `"50/s, 1000/h, 8 in flight, 20% for high"`.
 ///
 /// # Examples
 ///
@@ -23,6 +24,8 @@ use crate::quota::Quota;
 pub struct Limits {
     quotas: Vec<Quota>,
     in_flight: Option<usize>,
+    /// In percent, for high and for normal.
+    reserved: [u8; 2],
     invalid: Option<Invalid>,
 }
 
@@ -56,6 +59,30 @@ impl Limits {
         self
     }
 
+    /// Keeps so many percent of each quota, of what ever goes at once, and of the requests in flight, for this priority and
+    /// those above it, rounded down: whoever is below cannot take that share, even if nobody else wants it. Whoever has
+    /// aged counts as what it has come to.
+    ///
+    /// A percent is from 1 to 99; so is the sum of both.
+    #[must_use]
+    pub fn reserve(mut self, priority: Priority, percent: u8) -> Self {
+        match self.reserved.get_mut(priority.place()) {
+            Some(reserved) if (1..100).contains(&percent) => *reserved = percent,
+            Some(_) => self.refuse("reserve", percent.to_string(), "1 to 99 percent; for no share, leave it out"),
+            None => self.refuse("reserve", priority.name().to_owned(), "high or normal: nothing is below low"),
+        }
+        self
+    }
+
+    fn refuse(&mut self, field: &'static str, value: String, allowed: &'static str) {
+        self.invalid.get_or_insert_with(|| Invalid::new(field, value, allowed));
+    }
+
+    /// How many percent this priority cannot take.
+    pub(crate) fn reserved_above(&self, priority: Priority) -> u64 {
+        self.reserved.iter().take(priority.place()).map(|percent| u64::from(*percent)).sum()
+    }
+
     pub(crate) fn quotas(&self) -> &[Quota] {
         &self.quotas
     }
@@ -73,6 +100,10 @@ impl Limits {
             let allowed = "at least 1; for no limit, leave it out";
             return Err(Invalid::new("in_flight", "0", allowed));
         }
+        if self.reserved_above(Priority::Low) > 99 {
+            let sum = self.reserved_above(Priority::Low).to_string();
+            return Err(Invalid::new("reserve", sum, "99 percent together, at most"));
+        }
         self.quotas.iter().try_for_each(|quota| quota.plan().map(|_| ()))
     }
 }
@@ -81,7 +112,9 @@ impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quotas = self.quotas.iter().map(ToString::to_string);
         let slots = self.in_flight.iter().map(|most| format!("{most} in flight"));
-        let all: Vec<_> = quotas.chain(slots).collect();
+        let reserved = Priority::ALL.into_iter().zip(self.reserved).filter(|(_, percent)| *percent > 0);
+        let reserved = reserved.map(|(priority, percent)| format!("{percent}% for {}", priority.name()));
+        let all: Vec<_> = quotas.chain(slots).chain(reserved).collect();
         f.write_str(if all.is_empty() { "no limit" } else { "" })?;
         f.write_str(&all.join(", "))
     }
@@ -93,20 +126,35 @@ impl From<Quota> for Limits {
     }
 }
 
-/// Quotas and a number in flight, with commas between them: `50/s, 1000/h, 8 in flight`.
+/// Quotas, a number in flight and reserved shares, with commas between them: `50/s, 1000/h, 8 in flight, 20% for high`.
 impl FromStr for Limits {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let limits = text.split(',').map(str::trim).try_fold(Self::new(), |limits, part| {
-            match part.strip_suffix("in flight").map(|most| most.trim().parse()) {
-                Some(Ok(most)) => Ok(limits.in_flight(most)),
-                Some(Err(_)) => Err(Invalid::new("in_flight", part, "a whole number, as in `8 in flight`")),
-                None => part.parse().map(|quota: Quota| limits.quota(quota)),
-            }
-        })?;
+        let limits = text.split(',').map(str::trim).try_fold(Self::new(), Self::and)?;
         limits.check()?;
         Ok(limits)
+    }
+}
+
+impl Limits {
+    /// With one more part of the text.
+    fn and(self, part: &str) -> Result<Self, Invalid> {
+        if let Some(most) = part.strip_suffix("in flight") {
+            let most = most.trim().parse();
+            return most
+                .map(|most| self.in_flight(most))
+                .map_err(|_| Invalid::new("in_flight", part, "a whole number, as in `8 in flight`"));
+        }
+        if let Some((percent, name)) = part.split_once("% for ") {
+            let percent = percent.trim().parse().ok();
+            let priority = Priority::ALL.into_iter().find(|priority| priority.name() == name.trim());
+            return percent
+                .zip(priority)
+                .map(|(percent, priority)| self.reserve(priority, percent))
+                .ok_or_else(|| Invalid::new("reserve", part, "a share for high or normal, as in `20% for high`"));
+        }
+        part.parse().map(|quota: Quota| self.quota(quota))
     }
 }
 
@@ -132,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let text = "50/s, 200000 tokens/min burst 5, 8 in flight";
+        let text = "50/s, 200000 tokens/min burst 5, 8 in flight, 20% for high, 5% for normal";
         assert_eq!(text.parse::<Limits>().unwrap().to_string(), text);
         assert_eq!("50/s".parse(), Ok(Limits::from(Quota::per_second(50))));
         assert_eq!(Limits::new().to_string(), "no limit");
@@ -146,6 +194,11 @@ mod tests {
             ("50/s, many in flight", "in_flight", "many in flight"),
             ("0 in flight", "in_flight", "0"),
             ("50/s, 0/h", "quota", "0/h"),
+            ("50/s, 20% for all", "reserve", "20% for all"),
+            ("50/s, x% for high", "reserve", "x% for high"),
+            ("50/s, 100% for high", "reserve", "100"),
+            ("50/s, 20% for low", "reserve", "low"),
+            ("50/s, 60% for high, 40% for normal", "reserve", "100"),
         ] {
             let error = text.parse::<Limits>().unwrap_err();
             assert_eq!((error.field.as_ref(), error.value.as_str()), (field, value));

@@ -34,6 +34,8 @@ pub struct Refused {
     pub quota: Option<Arc<Quota>>,
     /// The number of requests in flight in the way, if it is that.
     pub in_flight: Option<usize>,
+    /// The server asked for a pause, and that is in the way. If no limit is in the way either, others are first.
+    pub paused: bool,
     /// How long one would have to wait, at the least, if that is known.
     pub wait: Option<Duration>,
     /// How many wait ahead.
@@ -62,7 +64,7 @@ impl Refused {
     /// A refusal by nobody's quota; the limiter fills in what stood in the way.
     pub(crate) fn new(reason: Reason, limit: &str) -> Self {
         let limit = limit.to_owned();
-        Self { reason, limit, quota: None, in_flight: None, wait: None, ahead: 0 }
+        Self { reason, limit, quota: None, in_flight: None, paused: false, wait: None, ahead: 0 }
     }
 }
 
@@ -102,7 +104,8 @@ impl Refused {
         match (&self.quota, self.in_flight, self.reason) {
             (Some(quota), ..) => write!(f, ": the limit is {quota}")?,
             (None, Some(most), _) => write!(f, ": the limit is {most} in flight")?,
-            (None, None, Reason::WouldWait | Reason::Deadline) => f.write_str(": the server asked for a pause")?,
+            _ if self.paused => f.write_str(": the server asked for a pause")?,
+            (None, None, Reason::WouldWait | Reason::Deadline) => f.write_str(": others are first")?,
             (None, None, _) => {}
         }
         if self.limit.is_empty() { Ok(()) } else { write!(f, " for {}", self.limit) }

@@ -58,6 +58,21 @@ impl Bucket {
         self.scale.capacity()
     }
 
+    /// How many could go now.
+    pub(super) fn level(&self, now: Time) -> u64 {
+        let missing = self.full_at().saturating_sub(self.ticks(now).0).div_ceil(self.scale.interval_ticks);
+        let grains = u64::from(self.scale.burst).saturating_sub(missing);
+        grains.saturating_mul(self.scale.grain).saturating_add(self.left)
+    }
+
+    /// One for somebody who was counted by this one up to now.
+    pub(super) fn split(&self) -> Self {
+        let split = Self::new(self.scale);
+        split.set_full_at(self.full_at());
+        let Self { left, bought, bought_at, drains, reopens, .. } = *self;
+        Self { left, bought, bought_at, drains, reopens, ..split }
+    }
+
     pub(super) fn is_full(&self, now: Time) -> bool {
         self.full_at() <= self.ticks(now).0
     }

@@ -1,47 +1,38 @@
 //! The limits and the pause of one key.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::lease::Lease;
 use super::meter::{Meter, Receipt};
-use super::order::{Arrival, AskId};
 use super::pause::{Pass, Pause};
 use super::slots::Slots;
-use crate::cost::{Cost, Unit};
-use crate::key::Key;
+use crate::cost::{Cost, Costs, Unit};
 use crate::limits::Limits;
+use crate::priority::Priority;
 use crate::quota::Quota;
 use crate::refused::{Reason, Refused};
 use crate::time::Time;
 use crate::wait::Wait;
 
-/// So many of those ahead of somebody who has stood in the line are counted, and no more.
-const MOST_COUNTED: usize = 64;
-
 /// Which of the quotas that were there one takes over from: the same, then one of the same period, then any.
 const ALIKE: [fn(&Quota, &Quota) -> bool; 3] =
     [|old, new| old == new, |old, new| old.period() == new.period(), |_, _| true];
 
-/// Everything that a request to one key must pass, and those who wait to.
+/// Everything that a request to one key must pass.
 #[derive(Debug)]
 pub(super) struct Gate {
-    key: Key,
     meters: Vec<Meter>,
     slots: Slots,
     pause: Pause,
-    /// Who waits, in order.
-    line: BTreeMap<Arrival, AskId>,
-    /// Until when those who wait will.
-    deadlines: BTreeSet<(Time, AskId)>,
-    /// Whoever has a deadline up to then cannot go before it, and is to be told.
-    pub(super) hopeless_until: Time,
-    /// The instant at which this gate stands in the core's timers.
-    pub(super) timer: Option<Time>,
+    /// In percent, by class, what it cannot take.
+    reserved: [u64; 3],
+    /// Whether a store lends the units.
+    shared: bool,
     /// Counts the meters that were ever made.
     made: u32,
-    /// Counts the grants that have not ended.
+    /// Counts the lanes that pass here, and the grants that have not ended.
     passing: usize,
 }
 
@@ -49,6 +40,7 @@ pub(super) struct Gate {
 #[derive(Debug)]
 pub(super) struct Taken {
     usage: Use,
+    at: Time,
     pass: Pass,
     receipts: SmallVec<[Receipt; 1]>,
     answered: bool,
@@ -61,95 +53,91 @@ pub(crate) enum Use {
     Unseen,
 }
 
-/// What stands in the way, and until when if that is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What stands in the way, and until when at the earliest if that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    cause: Cause,
+    pub(super) cause: Cause,
     pub(super) until: Option<Time>,
+    /// Whether what is here then depends on somebody else: an answer, a probe, a slot.
+    open: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Cause {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Somebody senior stands here, or holds what is here.
+    Senior,
     Pause,
     Slots,
-    Quota(Arc<Quota>),
+    /// By its place among the gate's.
+    Quota(usize),
+}
+
+impl Block {
+    /// Something that nobody knows the end of.
+    pub(super) fn open(cause: Cause) -> Self {
+        Self { cause, until: None, open: true }
+    }
+
+    /// Somebody senior, whatever blocks both.
+    pub(super) fn senior(until: Option<Time>) -> Self {
+        Self { cause: Cause::Senior, until, open: false }
+    }
+
+    fn known(cause: Cause, until: Time, open: bool) -> Self {
+        Self { cause, until: Some(until), open }
+    }
+
+    /// By this one stands where one is blocked: what has no known end before what has, then the latest, and whoever only
+    /// waits for somebody else's turn last.
+    pub(super) fn weight(&self) -> (u8, Option<Time>) {
+        match self.cause {
+            _ if self.open => (2, None),
+            Cause::Senior => (0, None),
+            _ => (1, self.until),
+        }
+    }
 }
 
 impl Gate {
-    pub(super) fn new(key: Key, limits: &Limits) -> Self {
-        let mut gate = Self {
-            key,
-            meters: Vec::new(),
-            slots: Slots::new(limits.most_in_flight()),
-            pause: Pause::default(),
-            line: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            hopeless_until: Time::ZERO,
-            timer: None,
-            made: 0,
-            passing: 0,
-        };
+    pub(super) fn new(limits: &Limits, shared: bool) -> Self {
+        let slots = Slots::new(limits.most_in_flight());
+        let (pause, reserved) = (Pause::default(), [0; 3]);
+        let mut gate = Self { meters: Vec::new(), slots, pause, reserved, shared, made: 0, passing: 0 };
         gate.meters = limits.quotas().iter().filter_map(|quota| gate.make(quota)).collect();
+        gate.reserve(limits);
         gate
+    }
+
+    /// One of its own for somebody who passed this one, with others, up to now: nothing of what it may have taken here is
+    /// there again. Who is in flight here ends here.
+    pub(super) fn split(&self, now: Time) -> Self {
+        let slots = Slots::new(self.slots.most());
+        let meters = self.meters.iter().map(|meter| meter.split(now)).collect();
+        Self { meters, slots, pause: self.pause.clone(), passing: 0, ..*self }
     }
 
     fn make(&mut self, quota: &Quota) -> Option<Meter> {
         self.made += 1;
-        Meter::new(quota, self.made)
+        if self.shared { Meter::lent(quota, self.made) } else { Meter::new(quota, self.made) }
     }
 
-    pub(super) fn key(&self) -> &Key {
-        &self.key
+    fn reserve(&mut self, limits: &Limits) {
+        self.reserved = Priority::ALL.map(|class| limits.reserved_above(class));
     }
 
-    /// Nobody waits, nobody passes, nothing is used, nothing is paused or to be probed: a fresh one is the same.
+    /// Nobody waits or passes, nothing is used, nothing is paused or to be probed: a fresh one is the same, but for what
+    /// requests usually take.
     pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
-        self.line.is_empty()
-            && self.passing == 0
-            && self.pause.is_at_rest(now)
-            && self.meters.iter_mut().all(|meter| meter.is_at_rest(now))
+        self.passing == 0 && self.pause.is_at_rest(now) && self.meters.iter_mut().all(|meter| meter.is_at_rest(now))
     }
 
-    // --- the line
-
-    pub(super) fn stand(&mut self, arrival: Arrival, deadline: Time, ask: AskId, cost: &Cost) {
-        self.line.insert(arrival, ask);
-        self.deadlines.insert((deadline, ask));
-        for meter in &mut self.meters {
-            meter.stand(cost.of(meter.quota.unit()));
-        }
+    /// A lane passes here from now on.
+    pub(super) fn enter(&mut self) {
+        self.passing += 1;
     }
 
-    pub(super) fn leave(&mut self, arrival: Arrival, deadline: Time, ask: AskId, cost: &Cost) {
-        self.line.remove(&arrival);
-        self.deadlines.remove(&(deadline, ask));
-        for meter in &mut self.meters {
-            meter.leave(cost.of(meter.quota.unit()));
-        }
-    }
-
-    pub(super) fn head(&self) -> Option<AskId> {
-        self.line.first_key_value().map(|(_, ask)| *ask)
-    }
-
-    pub(super) fn line(&self) -> impl Iterator<Item = AskId> {
-        self.line.values().copied()
-    }
-
-    pub(super) fn first_deadline(&self) -> Option<(Time, AskId)> {
-        self.deadlines.first().copied()
-    }
-
-    fn is_last(&self, arrival: Arrival) -> bool {
-        self.line.last_key_value().is_none_or(|(last, _)| *last < arrival)
-    }
-
-    /// How many wait ahead of a place: exact for a newcomer, for others counted up to a bound.
-    pub(super) fn ahead_of(&self, arrival: Arrival) -> usize {
-        if self.is_last(arrival) {
-            return self.line.len();
-        }
-        self.line.range(..arrival).take(MOST_COUNTED).count()
+    pub(super) fn exit(&mut self) {
+        self.passing -= 1;
     }
 
     // --- the decision
@@ -159,29 +147,65 @@ impl Gate {
     }
 
     /// The quota that could never let this go.
-    pub(super) fn never_lets(&self, cost: &Cost) -> Option<Block> {
-        let meter = self.meters.iter().find(|meter| cost.of(meter.quota.unit()) > meter.capacity())?;
-        Some(Block { cause: Cause::Quota(Arc::clone(&meter.quota)), until: None })
+    pub(super) fn never_lets(&self, cost: &Cost, class: Priority) -> Option<Block> {
+        let percent = self.reserved[class.place()];
+        let too_much = |meter: &Meter| cost.of(meter.quota.unit()) > meter.capacity() - meter.reserved(percent);
+        let place = self.meters.iter().position(too_much)?;
+        Some(Block::open(Cause::Quota(place)))
     }
 
-    /// What keeps a request from going at `now`: what has no known end before what has, then the latest.
-    pub(super) fn blocked(&mut self, cost: &Cost, now: Time) -> Option<Block> {
-        if !self.slots.is_free() {
-            return Some(Block { cause: Cause::Slots, until: None });
+    /// What keeps these from going at `now`, one right after the other and as this class: what has no known end before
+    /// what has, then the latest.
+    pub(super) fn blocked(&mut self, costs: &[&Cost], class: Priority, now: Time) -> Option<Block> {
+        let percent = self.reserved[class.place()];
+        if !self.slots.are_free(costs.len(), self.reserved_slots(percent)) {
+            return Some(Block::open(Cause::Slots));
         }
-        let mut latest = self.pause.shut_until(now).map(|until| (None, until));
+        let shut = self.shut_until(now);
+        let mut latest = shut.map(|until| Block::known(Cause::Pause, until, true));
         for (place, meter) in self.meters.iter_mut().enumerate() {
-            let quota = |meter: &Meter| Cause::Quota(Arc::clone(&meter.quota));
-            let Some(ready) = meter.ready_at(cost.of(meter.quota.unit()), now) else {
-                return Some(Block { cause: quota(meter), until: None });
+            let costs: SmallVec<[u64; 2]> = costs.iter().map(|cost| cost.of(meter.quota.unit())).collect();
+            let cause = Cause::Quota(place);
+            let Some(ready) = meter.ready_at(costs.into_iter(), percent, now) else {
+                return Some(Block::open(cause));
             };
-            if ready > now && latest.is_none_or(|(_, at)| ready > at) {
-                latest = Some((Some(place), ready));
+            if ready > now && latest.is_none_or(|block| Some(ready) > block.until) {
+                latest = Some(Block::known(cause, ready, shut.is_some()));
             }
         }
-        let (place, until) = latest?;
-        let cause = place.map_or(Cause::Pause, |place| Cause::Quota(Arc::clone(&self.meters[place].quota)));
-        Some(Block { cause, until: Some(until) })
+        latest
+    }
+
+    fn reserved_slots(&self, percent: u64) -> usize {
+        let most = self.slots.most().unwrap_or(0) as u128;
+        usize::try_from(most * u128::from(percent) / 100).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn shut_until(&self, now: Time) -> Option<Time> {
+        self.pause.shut_until(now)
+    }
+
+    /// When it opens at the earliest.
+    pub(super) fn opens(&self, now: Time) -> Time {
+        self.pause.opens(now)
+    }
+
+    /// How often what a request needs comes in here, usually.
+    pub(super) fn interval_nanos(&self, cost: &Cost) -> u64 {
+        let meters = self.meters.iter().map(|meter| meter.interval_nanos(cost.of(meter.quota.unit())));
+        meters.fold(self.slots.interval_nanos(), u64::max)
+    }
+
+    /// How often it does now: never, while the gate is shut, and less often the longer a slot is overdue.
+    pub(super) fn late_interval_nanos(&self, cost: &Cost, now: Time) -> u64 {
+        let late = self.slots.late_interval_nanos(now).max(self.interval_nanos(cost));
+        self.shut_until(now).map_or(late, |_| u64::MAX)
+    }
+
+    /// When that changes next, if nothing happens.
+    pub(super) fn interval_changes_at(&self, now: Time) -> Option<Time> {
+        let all = [self.shut_until(now), self.slots.later_at(now)];
+        all.into_iter().flatten().min()
     }
 
     /// Takes what one request needs. To be called when nothing blocks: at the instant `due`, which may lie a
@@ -192,37 +216,37 @@ impl Gate {
         let costs = self.meters.iter_mut().map(|meter| (cost.of(meter.quota.unit()), meter));
         let receipts = costs.map(|(cost, meter)| meter.take(cost, seen, due, now)).collect();
         if seen {
-            self.slots.take();
+            self.slots.take(now);
         }
         self.passing += 1;
-        Taken { usage, pass: self.pause.pass(seen, now), receipts, answered: false }
+        Taken { usage, at: now, pass: self.pause.pass(seen, now), receipts, answered: false }
     }
 
-    /// When a request can go at the earliest, and what decides that. Whoever comes last has all that wait before it, but
-    /// while decisions are due of which a call could do only so many, nobody knows who does.
-    pub(super) fn estimate(&self, cost: &Cost, arrival: Arrival, now: Time) -> Block {
-        let ahead = self.is_last(arrival) && self.timer.is_none_or(|at| at > now);
-        let slots = (!self.slots.is_free()).then_some((Cause::Slots, now));
-        let paused = self.pause.shut_until(now).map(|_| (Cause::Pause, self.pause.opens(now)));
-        let quotas = self.meters.iter().filter(|meter| cost.of(meter.quota.unit()) > 0).map(|meter| {
-            let estimate = meter.estimate(cost.of(meter.quota.unit()), ahead, now);
-            (Cause::Quota(Arc::clone(&meter.quota)), estimate)
+    /// When a request can go at the earliest, with what is queued ahead of it in its lane, and what decides that.
+    pub(super) fn estimate(&self, cost: &Cost, queued: &Costs, now: Time) -> Block {
+        let slots = (!self.slots.are_free(1, 0)).then_some((Cause::Slots, now));
+        let paused = self.shut_until(now).map(|_| (Cause::Pause, self.opens(now)));
+        let costly = self.meters.iter().enumerate().filter(|(_, meter)| cost.of(meter.quota.unit()) > 0);
+        let quotas = costly.map(|(place, meter)| {
+            let unit = meter.quota.unit();
+            (Cause::Quota(place), meter.estimate(cost.of(unit), queued.of(unit), now))
         });
         let all = slots.into_iter().chain(paused).chain(quotas);
         let latest = all.reduce(|latest, next| if next.1 > latest.1 { next } else { latest });
-        let (cause, until) = latest.unwrap_or((Cause::Pause, now));
-        Block { cause, until: Some(until) }
+        let (cause, until) = latest.unwrap_or((Cause::Senior, now));
+        Block::known(cause, until, false)
     }
 
     /// The refusal of a request that `block` keeps from going.
-    pub(super) fn refusal(&self, reason: Reason, block: Block, ahead: usize, now: Time) -> Refused {
-        let mut refused = Refused::new(reason, self.key.as_str());
-        refused.ahead = ahead;
-        refused.wait = block.until.filter(|_| block.cause != Cause::Slots).map(|until| until.since(now));
+    pub(super) fn refusal(&self, key: &str, reason: Reason, block: Block, now: Time) -> Refused {
+        let mut refused = Refused::new(reason, key);
+        let known = !matches!(block.cause, Cause::Slots | Cause::Senior);
+        refused.wait = block.until.filter(|_| known).map(|until| until.since(now));
         match block.cause {
-            Cause::Pause => {}
+            Cause::Senior => {}
+            Cause::Pause => refused.paused = true,
             Cause::Slots => refused.in_flight = self.slots.most(),
-            Cause::Quota(quota) => refused.quota = Some(quota),
+            Cause::Quota(place) => refused.quota = self.meters.get(place).map(|meter| Arc::clone(&meter.quota)),
         }
         refused
     }
@@ -252,6 +276,12 @@ impl Gate {
         self.drain(reopens.max(now));
     }
 
+    /// The server refused it because of another gate: of this one nothing is known.
+    pub(super) fn refused_elsewhere(&mut self, taken: &mut Taken, now: Time) {
+        self.anchor(taken, now);
+        self.pause.ended_unanswered(taken.pass);
+    }
+
     fn anchor(&mut self, taken: &mut Taken, now: Time) {
         taken.answered = true;
         each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
@@ -268,11 +298,11 @@ impl Gate {
         });
     }
 
-    /// The request has ended.
-    pub(super) fn release(&mut self, mut taken: Taken, now: Time) {
+    /// The request has ended. True if that changes how long requests usually take.
+    pub(super) fn release(&mut self, mut taken: Taken, now: Time) -> bool {
         self.passing -= 1;
         if taken.usage == Use::Unseen {
-            return;
+            return false;
         }
         each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
             meter.ended(receipt, now);
@@ -280,18 +310,18 @@ impl Gate {
         if !taken.answered {
             self.pause.ended_unanswered(taken.pass);
         }
-        self.slots.release();
+        self.slots.release(taken.at, now)
     }
 
     /// The request was never sent.
-    pub(super) fn give_back(&mut self, mut taken: Taken) {
+    pub(super) fn give_back(&mut self, mut taken: Taken, now: Time) {
         each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
             meter.give_back(receipt);
         });
         self.pause.ended_unanswered(taken.pass);
         self.passing -= 1;
         if taken.usage == Use::Permit {
-            self.slots.release();
+            self.slots.give_back(now);
         }
     }
 
@@ -310,7 +340,8 @@ impl Gate {
     /// Other limits from now on. A quota takes over what was used under the most similar one of the same unit that counts
     /// in the same way; one that takes the place of another begins empty, one of a new unit full.
     pub(super) fn retune(&mut self, limits: &Limits, now: Time) {
-        self.slots.retune(limits.most_in_flight());
+        self.slots.retune(limits.most_in_flight(), now);
+        self.reserve(limits);
         let mut old = std::mem::take(&mut self.meters);
         let known: Vec<_> = old.iter().map(|meter| meter.quota.unit().clone()).collect();
         let mut kept: Vec<_> = limits.quotas().iter().map(|quota| (quota, None)).collect();
@@ -338,20 +369,34 @@ impl Gate {
         Some(meter)
     }
 
-    /// What those who wait will take, counted anew.
-    pub(super) fn recount(&mut self, costs: &[&Cost]) {
-        for meter in &mut self.meters {
-            meter.recount(costs);
-        }
+    // --- units that a store lends
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared
     }
 
-    pub(super) fn paused_until(&self, now: Time) -> Time {
-        self.pause.opens(now)
+    /// The leases, each with its meter's number.
+    pub(super) fn leases(&mut self) -> impl Iterator<Item = (u32, Arc<Quota>, &mut Lease)> {
+        self.meters.iter_mut().filter_map(|meter| {
+            let (id, quota) = (meter.id(), Arc::clone(&meter.quota));
+            meter.lease().map(|lease| (id, quota, lease))
+        })
     }
 
-    #[cfg(test)]
-    pub(super) fn in_use(&self) -> usize {
-        self.slots.used()
+    // --- to be seen
+
+    /// Each quota, and how many could go now.
+    pub(super) fn levels(&mut self, now: Time) -> Vec<(Arc<Quota>, u64)> {
+        self.meters.iter_mut().map(|meter| (Arc::clone(&meter.quota), meter.level(now))).collect()
+    }
+
+    /// How many are in flight, and how many may be.
+    pub(super) fn in_flight(&self) -> (usize, Option<usize>) {
+        (self.slots.used(), self.slots.most())
+    }
+
+    pub(super) fn quota(&self, place: usize) -> Option<&Arc<Quota>> {
+        self.meters.get(place).map(|meter| &meter.quota)
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::bucket::{Bucket, Charge};
+use super::lease::{Lease, Lent};
 use super::window::{Units, Window};
-use crate::cost::Cost;
 use crate::quota::{Plan, Quota, Scale};
 use crate::time::{Time, nanos};
 
@@ -17,8 +17,8 @@ pub(super) struct Meter {
     pace: Option<Bucket>,
     /// Tells this pace from one that was there before.
     paces: u64,
-    /// What those who wait will take.
-    queued: u64,
+    /// The steady rate: in so many nanoseconds, so many units.
+    steady: (u64, u64),
     /// Tells this meter from one that took its place.
     id: u32,
 }
@@ -27,6 +27,7 @@ pub(super) struct Meter {
 enum Counter {
     Window(Window),
     Bucket(Bucket),
+    Lease(Lease),
 }
 
 /// What was taken from one meter, as far as it can still change.
@@ -43,20 +44,43 @@ pub(super) struct Receipt {
 enum Counted {
     Window(Units),
     Bucket(Charge),
+    Lease(Lent),
     Nothing,
 }
 
 impl Meter {
     /// `None` for a quota that is no limit. The plan of a checked quota is there.
     pub(super) fn new(quota: &Quota, id: u32) -> Option<Self> {
-        let (counter, pace) = match quota.plan().ok()? {
+        let plan = quota.plan().ok()?;
+        let steady = steady(&plan);
+        let (counter, pace) = match plan {
             Plan::Unlimited => return None,
             Plan::Bucket(scale) => (Counter::Bucket(Bucket::new(scale)), None),
             Plan::Window { most, period, anchor, pace } => {
                 (Counter::Window(Window::new(most, nanos(period), anchor)), pace.map(Bucket::new))
             }
         };
-        Some(Self { quota: Arc::new(quota.clone()), counter, pace, paces: 0, queued: 0, id })
+        Some(Self { quota: Arc::new(quota.clone()), counter, pace, paces: 0, steady, id })
+    }
+
+    /// One whose units a store lends.
+    pub(super) fn lent(quota: &Quota, id: u32) -> Option<Self> {
+        let meter = Self::new(quota, id)?;
+        Some(Self { counter: Counter::Lease(Lease::new(meter.capacity())), pace: None, ..meter })
+    }
+
+    /// One of its own for somebody who was counted by this one up to now.
+    pub(super) fn split(&self, now: Time) -> Self {
+        let counter = match &self.counter {
+            Counter::Window(window) => Counter::Window(window.split(now)),
+            Counter::Bucket(bucket) => Counter::Bucket(bucket.split()),
+            Counter::Lease(_) => Counter::Lease(Lease::new(self.capacity())),
+        };
+        Self { quota: Arc::clone(&self.quota), counter, pace: self.pace.as_ref().map(Bucket::split), ..*self }
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.id
     }
 
     pub(super) fn issued(&self, receipt: &Receipt) -> bool {
@@ -68,6 +92,29 @@ impl Meter {
         match &self.counter {
             Counter::Window(window) => window.capacity(),
             Counter::Bucket(bucket) => bucket.capacity(),
+            Counter::Lease(lease) => lease.capacity(),
+        }
+    }
+
+    /// How many could go now.
+    pub(super) fn level(&mut self, now: Time) -> u64 {
+        match &mut self.counter {
+            Counter::Window(window) => window.level(now),
+            Counter::Bucket(bucket) => bucket.level(now),
+            Counter::Lease(lease) => lease.level(now),
+        }
+    }
+
+    /// In which time so many come in at the steady rate.
+    pub(super) fn interval_nanos(&self, cost: u64) -> u64 {
+        let (nanos, units) = self.steady;
+        u64::try_from(u128::from(cost) * u128::from(nanos) / u128::from(units)).unwrap_or(u64::MAX - 1)
+    }
+
+    pub(super) fn lease(&mut self) -> Option<&mut Lease> {
+        match &mut self.counter {
+            Counter::Lease(lease) => Some(lease),
+            _ => None,
         }
     }
 
@@ -76,18 +123,36 @@ impl Meter {
         let counter = match &mut self.counter {
             Counter::Window(window) => window.is_at_rest(now),
             Counter::Bucket(bucket) => bucket.is_full(now),
+            Counter::Lease(lease) => lease.is_at_rest(),
         };
         counter && self.pace.as_ref().is_none_or(|pace| pace.is_full(now))
     }
 
-    /// When `cost` can go, if nothing else does first; `None` if that depends on an answer.
-    pub(super) fn ready_at(&mut self, cost: u64, now: Time) -> Option<Time> {
+    /// When `costs` can go one right after the other, if nothing else does first, and leave `percent` of what ever goes at
+    /// once; `None` if that depends on an answer. What costs nothing goes at any time.
+    pub(super) fn ready_at(&mut self, costs: impl Iterator<Item = u64>, percent: u64, now: Time) -> Option<Time> {
+        // What is more than a pace lets go at once goes all the same.
+        let at_once = self.pace.as_ref().map_or(u64::MAX, Bucket::capacity);
+        let (cost, paced) = costs.fold((0_u64, 0_u64), |(sum, paced), cost| {
+            (sum.saturating_add(cost), paced.saturating_add(cost.min(at_once)))
+        });
+        if cost == 0 {
+            return Some(now);
+        }
+        let cost = cost.saturating_add(self.reserved(percent));
         let counted = match &mut self.counter {
             Counter::Window(window) => window.ready_at(cost, now)?,
             Counter::Bucket(bucket) => bucket.ready_at(cost, now),
+            Counter::Lease(lease) => lease.ready_at(cost, now)?,
         };
-        let paced = self.pace.as_ref().map_or(now, |pace| pace.ready_at(cost.min(pace.capacity()), now));
+        let paced = self.pace.as_ref().map_or(now, |pace| pace.ready_at(paced, now));
         Some(counted.max(paced))
+    }
+
+    /// So much of what ever goes at once, rounded down: something is left for everybody.
+    pub(super) fn reserved(&self, percent: u64) -> u64 {
+        let reserved = u128::from(self.capacity()) * u128::from(percent) / 100;
+        u64::try_from(reserved).unwrap_or(u64::MAX)
     }
 
     /// Takes `cost`, which is there: buckets at the instant that was due, windows at the real one.
@@ -97,38 +162,25 @@ impl Meter {
             Counter::Bucket(bucket) => {
                 Counted::Bucket(bucket.take(cost, due).unwrap_or_else(|_| bucket.charge(cost, due)))
             }
+            Counter::Lease(lease) => Counted::Lease(lease.take(cost)),
         };
         // What is more than may go at once goes all the same, and the next waits the longer.
         let paced = self.pace.as_mut().map(|pace| (self.paces, pace.charge(cost, due)));
         Receipt { meter: self.id, units: cost, counted, paced }
     }
 
-    /// When the last of what waits ahead and `cost` can go at the earliest.
-    pub(super) fn estimate(&self, cost: u64, ahead: bool, now: Time) -> Time {
-        let queued = if ahead { self.queued } else { 0 };
+    /// When the last of what is `queued` ahead and `cost` can go at the earliest.
+    pub(super) fn estimate(&self, cost: u64, queued: u64, now: Time) -> Time {
         let counted = match &self.counter {
             Counter::Window(window) => window.estimate(queued.saturating_add(cost), now),
             Counter::Bucket(bucket) => bucket.estimate(queued.saturating_add(cost), now),
+            Counter::Lease(_) => now,
         };
         let paced = self.pace.as_ref().map_or(now, |pace| {
             let at_once = cost.min(pace.capacity());
             pace.estimate(queued.saturating_add(at_once), now)
         });
         counted.max(paced)
-    }
-
-    pub(super) fn stand(&mut self, cost: u64) {
-        self.queued = self.queued.saturating_add(cost);
-    }
-
-    pub(super) fn leave(&mut self, cost: u64) {
-        self.queued = self.queued.saturating_sub(cost);
-    }
-
-    /// What those who wait will take, counted anew.
-    pub(super) fn recount(&mut self, costs: &[&Cost]) {
-        let unit = self.quota.unit();
-        self.queued = costs.iter().fold(0, |sum, cost| sum.saturating_add(cost.of(unit)));
     }
 
     /// What was taken leaves only now. False if it came too late for that; then part of it is gone.
@@ -139,6 +191,7 @@ impl Meter {
                 window.sent(&mut units, seen, now).then_some(Counted::Window(units))
             }
             (Counter::Bucket(bucket), Counted::Bucket(charge)) => bucket.sent(cost, charge, now).map(Counted::Bucket),
+            (Counter::Lease(lease), Counted::Lease(lent)) => lease.sent(lent, now).then_some(Counted::Lease(lent)),
             _ => None,
         };
         let held = counted.is_some();
@@ -169,6 +222,7 @@ impl Meter {
             (Counter::Bucket(bucket), Counted::Bucket(charge)) => {
                 settle(bucket, charge, receipt.units, actual, now);
             }
+            (Counter::Lease(lease), Counted::Lease(lent)) => lease.settle(*lent, receipt.units, actual),
             _ => {}
         }
         let units = std::mem::replace(&mut receipt.units, actual);
@@ -188,6 +242,7 @@ impl Meter {
         match (&mut self.counter, receipt.counted) {
             (Counter::Window(window), Counted::Window(units)) => window.give_back(units),
             (Counter::Bucket(bucket), Counted::Bucket(charge)) => bucket.give_back(receipt.units, charge),
+            (Counter::Lease(lease), Counted::Lease(lent)) => lease.settle(lent, receipt.units, 0),
             _ => {}
         }
         if let Some((pace, charge)) = self.paced(receipt) {
@@ -200,6 +255,7 @@ impl Meter {
         match &mut self.counter {
             Counter::Window(window) => window.drain(at),
             Counter::Bucket(bucket) => bucket.drain(at),
+            Counter::Lease(lease) => lease.lapse(),
         }
         if let Some(pace) = &mut self.pace {
             pace.drain(at);
@@ -211,6 +267,7 @@ impl Meter {
         match &mut self.counter {
             Counter::Window(window) => window.begin_empty(now),
             Counter::Bucket(bucket) => bucket.begin_empty(now),
+            Counter::Lease(_) => {}
         }
         if let Some(pace) = &mut self.pace {
             pace.begin_empty(now);
@@ -220,6 +277,7 @@ impl Meter {
     /// Takes over another quota of the same unit, with what has been used. False if it counts in another way.
     pub(super) fn retune(&mut self, quota: &Quota, now: Time) -> bool {
         let Ok(plan) = quota.plan() else { return false };
+        let steady = steady(&plan);
         match (&mut self.counter, plan) {
             _ if self.quota.unit() != quota.unit() => return false,
             (Counter::Bucket(bucket), Plan::Bucket(scale)) => bucket.retune(scale, now),
@@ -227,9 +285,11 @@ impl Meter {
                 window.retune(most, nanos(period), anchor, now);
                 self.retune_pace(pace, now);
             }
+            (Counter::Lease(lease), Plan::Bucket(scale)) => lease.retune(scale.capacity()),
+            (Counter::Lease(lease), Plan::Window { most, .. }) => lease.retune(most),
             _ => return false,
         }
-        self.quota = Arc::new(quota.clone());
+        (self.quota, self.steady) = (Arc::new(quota.clone()), steady);
         true
     }
 
@@ -243,6 +303,15 @@ impl Meter {
         if let Some(pace) = &mut self.pace {
             pace.begin_empty(now);
         }
+    }
+}
+
+/// In so many nanoseconds, so many units.
+fn steady(plan: &Plan) -> (u64, u64) {
+    match plan {
+        Plan::Unlimited => (0, 1),
+        Plan::Bucket(scale) => (scale.interval_ticks.saturating_mul(scale.tick_nanos), scale.grain),
+        Plan::Window { most, period, .. } => (nanos(*period), *most),
     }
 }
 

@@ -16,7 +16,7 @@ const STATED_PATIENCE_NANOS: u64 = 1_000_000_000;
 const LEAST_PATIENCE_NANOS: u64 = 5_000_000_000;
 
 /// The pause of one gate.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Pause {
     until: Time,
     /// Counts the events: all refusals of what was granted before one belong to it.

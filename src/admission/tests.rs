@@ -1,5 +1,7 @@
 //! One gate by exact instants, in milliseconds.
 
+mod leases;
+mod many;
 mod model;
 mod pauses;
 mod referee;
@@ -8,14 +10,43 @@ mod retunes;
 mod scripts;
 mod vectors;
 
-use std::time::Duration;
+use std::sync::Arc;
 
+use super::work::MOST_STEPS;
 use super::*;
+use crate::key::Key;
 use crate::quota::Quota;
 
 const FOREVER: u64 = 1_000_000_000;
 
 const HOST: &str = "host";
+
+fn name(key: &str) -> GateName {
+    GateName { rule: 0, key: Key::new(key) }
+}
+
+/// A wish that owns what it is made of: one request to the host, as a try with a permit, unless said otherwise.
+#[derive(Clone, Debug)]
+struct Want {
+    gates: Vec<GateName>,
+    cost: Cost,
+    usage: Use,
+    class: Priority,
+    flow: Option<&'static str>,
+    arrival: Option<Arrival>,
+    deadline: Option<Time>,
+}
+
+fn host() -> Want {
+    let (gates, usage, class) = (vec![name(HOST)], Use::Permit, Priority::Normal);
+    Want { gates, cost: Cost::new(), usage, class, flow: None, arrival: None, deadline: None }
+}
+
+fn ask(core: &mut Admission, want: Want, now: Time) -> Result<Asked, Refused> {
+    let Want { gates, cost, usage, class, flow, arrival, deadline } = want;
+    let wish = Wish { usage, class, flow: flow.map(Arc::from), arrival, deadline, ..Wish::new(&gates, &cost) };
+    core.ask(&wish, now)
+}
 
 fn at(ms: u64) -> Time {
     Time::from_nanos(ms * 1_000_000)
@@ -29,7 +60,8 @@ struct Bench {
 
 impl Bench {
     fn new(limits: impl TryInto<Limits, Error: std::fmt::Debug>) -> Self {
-        let core = Admission::new(limits.try_into().unwrap());
+        let limits: Limits = limits.try_into().unwrap();
+        let core = Admission::new(limits.into());
         Self { core, now: 0 }
     }
 
@@ -39,19 +71,13 @@ impl Bench {
     }
 
     fn in_use(&self) -> usize {
-        self.core.gates[self.core.keys[&Key::new(HOST)]].in_use()
+        self.core.state.gates[self.core.state.gates.find(&name(HOST)).unwrap()].in_flight().0
     }
 
     fn ask_until(&mut self, deadline: u64) -> Result<Asked, Refused> {
-        let wish = Wish {
-            key: Key::new(HOST),
-            usage: Use::Permit,
-            cost: Cost::new(),
-            arrival: None,
-            deadline: Some(at(deadline)),
-        };
-        let asked = self.core.ask(wish, at(self.now));
-        self.core.assert_sound();
+        let wish = Want { deadline: Some(at(deadline)), ..host() };
+        let asked = ask(&mut self.core, wish, at(self.now));
+        self.core.state.assert_sound();
         asked
     }
 
@@ -70,8 +96,8 @@ impl Bench {
     }
 
     fn try_ask(&mut self) -> Result<Asked, Refused> {
-        let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
-        self.core.ask(wish, at(self.now))
+        let wish = host();
+        ask(&mut self.core, wish, at(self.now))
     }
 
     /// Goes on to an instant, stopping wherever the core has something to do, and tells who was granted when.
@@ -80,7 +106,7 @@ impl Bench {
         while let Some(next) = self.core.next().filter(|next| *next <= at(until)) {
             self.now = self.now.max(next.as_nanos() / 1_000_000);
             self.core.advance(next);
-            self.core.assert_sound();
+            self.core.state.assert_sound();
             granted.extend(self.decided());
         }
         self.now = until;
@@ -139,7 +165,7 @@ fn a_slot_is_free_when_the_request_has_ended() {
     let mut bench = Bench::new(Limits::new().in_flight(1));
     let mut grant = bench.granted();
     let next = bench.waiting();
-    assert_eq!(bench.core.next(), Some(at(FOREVER)));
+    assert_eq!(bench.core.next(), Some(at(30_000)), "when it has aged");
     bench.core.answered(&mut grant, at(10));
     assert_eq!(bench.run_to(500), []);
     bench.core.release(grant, at(500));
@@ -239,12 +265,12 @@ fn a_pause_stops_the_gate_and_only_that_one() {
     let _ = bench.granted();
     let first = bench.waiting();
     let Ok(Asked::Waiting(hasty)) = bench.ask_until(1_999) else { panic!("refused too early") };
-    bench.core.pause(&Key::new(HOST), at(2_000), at(5));
+    bench.core.pause(&name(HOST), at(2_000), at(5));
     assert_eq!(bench.core.pop_decided(), Some(hasty), "it cannot wait that long, and learns it now");
     assert_eq!(bench.core.collect(hasty).unwrap().unwrap_err().wait, Some(Duration::from_millis(1_995)));
-    bench.core.pause(&Key::new(HOST), at(1_000), at(6));
-    let wish = Wish { key: Key::new("other"), usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
-    assert!(matches!(bench.core.ask(wish, at(7)), Ok(Asked::Granted(_))));
+    bench.core.pause(&name(HOST), at(1_000), at(6));
+    let wish = Want { gates: vec![GateName { rule: 0, key: Key::new("other") }], ..host() };
+    assert!(matches!(ask(&mut bench.core, wish, at(7)), Ok(Asked::Granted(_))));
     assert_eq!(bench.run_to(10_000), [(first, 2_000)], "of two pauses the longer one holds");
 }
 
@@ -254,13 +280,12 @@ fn what_was_granted_before_a_pause_and_not_sent_is_recalled_and_keeps_its_place(
     let (mut sent, mut unsent) = (bench.granted(), bench.granted());
     assert!(bench.core.send(&mut sent, at(0)));
     let younger = bench.waiting();
-    bench.core.pause(&Key::new(HOST), at(1_000), at(1));
+    bench.core.pause(&name(HOST), at(1_000), at(1));
     assert!(!bench.core.send(&mut unsent, at(2)));
     let arrival = Some(unsent.arrival);
     bench.core.give_back(unsent, at(2));
-    let wish =
-        Wish { key: Key::new(HOST), usage: Use::Permit, cost: Cost::new(), arrival, deadline: Some(at(FOREVER)) };
-    let Ok(Asked::Waiting(older)) = bench.core.ask(wish, at(2)) else { panic!("sent into a pause") };
+    let wish = Want { arrival, deadline: Some(at(FOREVER)), ..host() };
+    let Ok(Asked::Waiting(older)) = ask(&mut bench.core, wish, at(2)) else { panic!("sent into a pause") };
     // It probes; once it is answered, the others go at the steady rate.
     bench.core.advance(at(1_000));
     let Some(Ok(mut probe)) = bench.core.collect(older) else { panic!("the pause has no end") };
@@ -293,15 +318,14 @@ fn a_late_wake_is_credited_for_two_milliseconds_and_no_more() {
 #[test]
 fn a_window_counts_a_late_wake_from_when_it_really_went() {
     let mut bench = Bench::new("1 per 100ms");
-    let wish =
-        Wish { key: Key::new(HOST), usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: Some(at(FOREVER)) };
-    let Ok(Asked::Granted(_)) = bench.core.ask(wish.clone(), at(0)) else { panic!("a fresh window refuses") };
-    let Ok(Asked::Waiting(_)) = bench.core.ask(wish.clone(), at(0)) else { panic!("a full window grants") };
+    let wish = Want { usage: Use::Unseen, deadline: Some(at(FOREVER)), ..host() };
+    let Ok(Asked::Granted(_)) = ask(&mut bench.core, wish.clone(), at(0)) else { panic!("a fresh window refuses") };
+    let Ok(Asked::Waiting(_)) = ask(&mut bench.core, wish.clone(), at(0)) else { panic!("a full window grants") };
     assert_eq!(bench.core.next(), Some(at(120)));
     let late = Time::from_nanos(121_500_000);
     bench.core.advance(late);
     assert_eq!(bench.decided().len(), 1);
-    let Ok(Asked::Waiting(_)) = bench.core.ask(wish, late) else { panic!("a full window grants") };
+    let Ok(Asked::Waiting(_)) = ask(&mut bench.core, wish, late) else { panic!("a full window grants") };
     assert_eq!(bench.core.next(), Some(late.plus(120_000_000)));
 }
 
@@ -314,7 +338,7 @@ fn a_call_does_a_bounded_amount_and_says_that_more_is_due() {
     }
     bench.core.advance(at(200));
     bench.now = 200;
-    assert_eq!(bench.decided().len(), MOST_STEPS);
+    assert!((200..=MOST_STEPS).contains(&bench.decided().len()));
     assert!(bench.core.next().unwrap() <= at(200));
     let newcomer = bench.waiting();
     let granted = bench.run_to(200);
@@ -325,6 +349,6 @@ fn a_call_does_a_bounded_amount_and_says_that_more_is_due() {
 #[test]
 fn a_limit_on_requests_in_flight_needs_a_permit() {
     let mut bench = Bench::new(Limits::new().in_flight(1));
-    let wish = Wish { key: Key::new(HOST), usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: None };
-    assert_eq!(bench.core.ask(wish, at(0)).unwrap_err().reason, Reason::NeedsPermit);
+    let wish = Want { usage: Use::Unseen, ..host() };
+    assert_eq!(ask(&mut bench.core, wish, at(0)).unwrap_err().reason, Reason::NeedsPermit);
 }

@@ -75,6 +75,25 @@ impl Window {
         self.most
     }
 
+    /// How many could go now.
+    pub(super) fn level(&mut self, now: Time) -> u64 {
+        self.forget(now);
+        let free = self.most.saturating_sub(self.used);
+        let Some(Drained { from, taken, .. }) = self.drained else { return free };
+        let gained = u128::from(nanos(now.since(from))) * u128::from(self.most) / u128::from(self.period_nanos) + 1;
+        let steady = if from > now { 0 } else { u64::try_from(gained).unwrap_or(u64::MAX).saturating_sub(taken) };
+        free.min(steady)
+    }
+
+    /// One for somebody who was counted by this one up to now. Of what has no answer here, none will come there.
+    pub(super) fn split(&self, now: Time) -> Self {
+        let mut split = Self { anchors: self.anchors.clone(), ..*self };
+        let unanswered = self.used - self.anchors.values().sum::<u64>();
+        split.used -= unanswered;
+        split.insert(Units { amount: unanswered, anchor: Some(now), drained: None });
+        split
+    }
+
     pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
         self.forget(now);
         self.used == 0 && self.drained.is_none()

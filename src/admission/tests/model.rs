@@ -1,5 +1,8 @@
-//! One gate, slow and obvious: whole milliseconds, lists that are searched from end to end, and time that goes by one
-//! millisecond after the other. Written from the rules, and not from the code that it judges.
+//! The same, slow and obvious: whole milliseconds, lists that are searched from end to end, holds and turns that are
+//! reckoned anew each time, and time that goes by one millisecond after the other. Written from the rules, and not from
+//! the code that it judges.
+
+use std::collections::HashMap;
 
 /// The longest that what was due may lie back.
 const CREDIT: i64 = 2;
@@ -61,6 +64,11 @@ impl Level {
 
     fn holds(&self, cost: i64) -> bool {
         cost == 0 || self.level(self.now) >= cost * self.interval
+    }
+
+    /// When so much is there, if nothing else goes.
+    fn ready(&self, cost: i64) -> i64 {
+        if cost == 0 { self.now } else { self.now + (cost * self.interval - self.level(self.now)).max(0) }
     }
 
     /// In milliseconds of filling.
@@ -148,6 +156,21 @@ impl Log {
 
     fn holds(&self, cost: i64, now: i64) -> bool {
         cost == 0 || (self.used() + cost <= self.most && self.steady_at(cost) <= now)
+    }
+
+    /// When so much is free, if nothing else goes; `None` if that depends on an answer.
+    fn ready(&self, cost: i64, now: i64) -> Option<i64> {
+        let mut anchors: Vec<_> =
+            self.units.iter().filter_map(|(_, units, anchor)| anchor.map(|at| (at, *units))).collect();
+        anchors.sort_unstable();
+        let (mut used, mut free) = (self.used(), now);
+        let mut anchors = anchors.into_iter();
+        while used + cost > self.most {
+            let (at, units) = anchors.next()?;
+            used -= units;
+            free = free.max(at + self.period);
+        }
+        Some(free.max(self.steady_at(cost)))
     }
 
     fn take(&mut self, who: usize, cost: i64, seen: bool, now: i64) {
@@ -255,12 +278,37 @@ impl Quota {
         }
     }
 
-    fn holds(&self, cost: i64, now: i64) -> bool {
-        match &self.kind {
-            Kind::Bucket(level) => level.holds(cost),
-            Kind::Window(log, pace) => {
-                log.holds(cost, now) && pace.as_ref().is_none_or(|pace| pace.holds(cost.min(pace.burst)))
+    /// Whether these can go one after the other, and leave so much.
+    fn holds(&self, costs: &[i64], percent: i64, now: i64) -> bool {
+        let (cost, left) = (costs.iter().sum::<i64>(), self.capacity() * percent / 100);
+        let at_once = |pace: &Level| costs.iter().map(|cost| (*cost).min(pace.burst)).sum();
+        cost == 0
+            || match &self.kind {
+                Kind::Bucket(level) => level.holds(cost + left),
+                Kind::Window(log, pace) => {
+                    log.holds(cost + left, now) && pace.as_ref().is_none_or(|pace| pace.holds(at_once(pace)))
+                }
             }
+    }
+
+    /// When it does; `None` if that depends on an answer.
+    fn ready(&self, cost: i64, percent: i64, now: i64) -> Option<i64> {
+        let left = self.capacity() * percent / 100;
+        match &self.kind {
+            _ if cost == 0 => Some(now),
+            Kind::Bucket(level) => Some(level.ready(cost + left)),
+            Kind::Window(log, pace) => {
+                let paced = pace.as_ref().map_or(now, |pace| pace.ready(cost.min(pace.burst)));
+                Some(log.ready(cost + left, now)?.max(paced))
+            }
+        }
+    }
+
+    /// In nanoseconds, the time in which so many come in.
+    fn interval(&self, cost: i64) -> i64 {
+        match &self.kind {
+            Kind::Bucket(level) => cost * level.interval * 1_000_000,
+            Kind::Window(log, _) => cost * log.period * 1_000_000 / log.most,
         }
     }
 
@@ -298,25 +346,46 @@ impl Quota {
     }
 }
 
+/// Whose request it is, and what it wants.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub(super) id: usize,
-    arrival: u64,
-    cost: [i64; 2],
-    seen: bool,
-    deadline: i64,
+    pub(super) gates: Vec<usize>,
+    pub(super) cost: [i64; 2],
+    pub(super) seen: bool,
+    /// 0 is the most urgent.
+    pub(super) class: usize,
+    /// 0 is that of all who name none.
+    pub(super) flow: usize,
+    /// As which one it arrived, and when.
+    pub(super) arrival: Option<(u64, i64)>,
+    pub(super) deadline: Option<i64>,
+}
+
+impl Ask {
+    fn number(&self) -> u64 {
+        self.arrival.unwrap().0
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    gates: Vec<usize>,
+    class: usize,
+    flow: usize,
+    stands: usize,
+    asks: Vec<Ask>,
 }
 
 #[derive(Clone, Debug)]
 struct Grant {
-    id: usize,
-    arrival: u64,
-    cost: [i64; 2],
-    seen: bool,
-    epoch: u64,
-    probe: Option<u64>,
-    sent: i64,
+    ask: Ask,
+    /// By gate: in which epoch, and as which probe.
+    passes: Vec<(u64, Option<u64>)>,
+    at: i64,
     answered: bool,
+    /// How far it moved its flow on, and in which period.
+    turn: (i64, u64),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,18 +404,235 @@ pub(super) enum Decision {
     TooMuch,
 }
 
+/// All limits of one key.
 #[derive(Clone, Debug)]
-pub(super) struct Model {
+pub(super) struct Gate {
     pub(super) quotas: Vec<Quota>,
     pub(super) slots: Option<usize>,
+    /// In percent, by class, what it must leave.
+    reserved: [i64; 3],
     used: usize,
-    line: Vec<Ask>,
-    grants: Vec<Grant>,
+    mean_nanos: i64,
+    usual_nanos: i64,
+    moved: i64,
     until: i64,
     epoch: u64,
     probe: Probe,
     stated: bool,
     probes: u64,
+}
+
+impl Gate {
+    pub(super) fn new(quotas: Vec<Quota>, slots: Option<usize>, reserved: [i64; 3]) -> Self {
+        Self {
+            quotas,
+            slots,
+            reserved,
+            used: 0,
+            mean_nanos: 1_000_000_000,
+            usual_nanos: 1_000_000_000,
+            moved: 0,
+            until: 0,
+            epoch: 0,
+            probe: Probe::NotNeeded,
+            stated: false,
+            probes: 0,
+        }
+    }
+
+    /// What is usual is not known of a gate that is made anew.
+    pub(super) fn forget(&mut self) {
+        (self.mean_nanos, self.usual_nanos, self.moved) = (1_000_000_000, 1_000_000_000, 0);
+    }
+
+    fn shut_until(&self, due: i64) -> Option<i64> {
+        let probed = if let Probe::Out(_, until, _) = self.probe { until } else { 0 };
+        Some(self.until.max(probed)).filter(|until| due < *until)
+    }
+
+    fn has_slots(&self, wanted: usize, percent: i64) -> bool {
+        self.slots.is_none_or(|slots| {
+            let reserved = i64::try_from(slots).unwrap() * percent / 100;
+            self.used + wanted + usize::try_from(reserved).unwrap() <= slots
+        })
+    }
+
+    /// Whether these can go here one after the other.
+    fn lets(&self, costs: &[[i64; 2]], class: usize, due: i64) -> bool {
+        let percent = self.reserved[class];
+        let of = |unit: usize| costs.iter().map(|cost| cost[unit]).collect::<Vec<_>>();
+        self.shut_until(due).is_none()
+            && self.has_slots(costs.len(), percent)
+            && self.quotas.iter().all(|quota| quota.holds(&of(quota.unit), percent, due))
+    }
+
+    /// How long one is blocked here: what nobody knows the end of is longest.
+    fn weight(&self, cost: [i64; 2], class: usize, due: i64) -> i64 {
+        let percent = self.reserved[class];
+        if self.shut_until(due).is_some() || !self.has_slots(1, percent) {
+            return FOREVER;
+        }
+        let ready = self.quotas.iter().map(|quota| quota.ready(cost[quota.unit], percent, due).unwrap_or(FOREVER));
+        ready.max().unwrap_or(due)
+    }
+
+    fn slot_interval(&self) -> i64 {
+        let whole = |nanos: i64, of: i64| (nanos + of * 1_000_000 - 1) / (of * 1_000_000) * 1_000_000;
+        self.slots.map_or(0, |slots| whole(self.usual_nanos, i64::try_from(slots).unwrap()))
+    }
+
+    fn interval(&self, cost: [i64; 2]) -> i64 {
+        let quotas = self.quotas.iter().map(|quota| quota.interval(cost[quota.unit]));
+        quotas.max().unwrap_or(0).max(self.slot_interval())
+    }
+
+    /// The same, if one stands here: no end is known of a pause, and a slot that is overdue becomes rarer by doublings.
+    fn late_interval(&self, cost: [i64; 2], due: i64) -> i64 {
+        if self.shut_until(due).is_some() {
+            return FOREVER;
+        }
+        let mut slot = self.slot_interval();
+        if self.slots.is_some_and(|slots| self.used >= slots) {
+            while 2 * slot <= (due - self.moved) * 1_000_000 {
+                slot *= 2;
+            }
+        }
+        self.interval(cost).max(slot)
+    }
+
+    fn rise(&mut self, due: i64) {
+        self.quotas.iter_mut().for_each(|quota| quota.rise(due));
+    }
+
+    /// In which epoch and as which probe somebody passes.
+    fn pass(&mut self, ask: &Ask, due: i64, now: i64) -> (u64, Option<u64>) {
+        let needed = match self.probe {
+            Probe::NotNeeded => false,
+            Probe::Next => true,
+            Probe::Out(_, _, heard) => heard && !self.stated,
+        };
+        self.probe = Probe::NotNeeded;
+        if needed {
+            self.probes += 1;
+            let patience = if self.stated || !ask.seen { 1_000 } else { 5_000 };
+            self.probe = Probe::Out(self.probes, now + patience, ask.seen);
+        }
+        for quota in &mut self.quotas {
+            quota.take(ask.id, ask.cost[quota.unit], ask.seen, due, now);
+        }
+        if ask.seen {
+            (self.used, self.moved) = (self.used + 1, now);
+        }
+        (self.epoch, needed.then_some(self.probes))
+    }
+
+    fn answered(&mut self, id: usize, now: i64) {
+        self.quotas.iter_mut().filter_map(Quota::log).for_each(|log| log.answered(id, now));
+    }
+
+    /// The probe is over: it tells that the gate is open, or nothing.
+    fn probed(&mut self, (_, probe): (u64, Option<u64>), open: bool) {
+        if matches!(self.probe, Probe::Out(out, ..) if probe == Some(out)) {
+            self.probe = if open { Probe::NotNeeded } else { Probe::Next };
+        }
+    }
+
+    fn drain(&mut self, now: i64) {
+        let reopens = self.until.max(now);
+        for quota in &mut self.quotas {
+            if let Some(log) = quota.log() {
+                log.drained = Some((reopens, Vec::new()));
+            }
+            quota.levels().for_each(|level| level.drain(reopens));
+        }
+    }
+
+    /// Whether it may still leave.
+    fn send(&mut self, ask: &Ask, (epoch, _): (u64, Option<u64>), now: i64) -> bool {
+        let mut held = epoch == self.epoch && self.until <= now;
+        for quota in &mut self.quotas {
+            let cost = ask.cost[quota.unit];
+            held &= quota.log().is_none_or(|log| log.sent(ask.id, cost, ask.seen, now));
+            quota.levels().for_each(|level| held &= level.sent(ask.id, cost));
+        }
+        held
+    }
+
+    fn release(&mut self, ask: &Ask, taken: i64, now: i64) {
+        self.quotas.iter_mut().filter_map(Quota::log).for_each(|log| log.ended(ask.id, now));
+        (self.used, self.moved) = (self.used - 1, now);
+        self.mean_nanos = self.mean_nanos - self.mean_nanos / 16 + (now - taken) * 1_000_000 / 16;
+        if self.mean_nanos >= 2 * self.usual_nanos || self.mean_nanos <= self.usual_nanos / 2 {
+            self.usual_nanos = (self.mean_nanos.max(1) + 999_999) / 1_000_000 * 1_000_000;
+        }
+    }
+
+    fn give_back(&mut self, ask: &Ask, now: i64) {
+        for quota in &mut self.quotas {
+            let cost = ask.cost[quota.unit];
+            if let Some(log) = quota.log() {
+                log.give_back(ask.id);
+            }
+            quota.levels().for_each(|level| level.give_back(ask.id, cost));
+        }
+        if ask.seen {
+            (self.used, self.moved) = (self.used - 1, now);
+        }
+    }
+
+    fn settle(&mut self, id: usize, unit: usize, charged: i64, actual: i64, now: i64) {
+        for quota in self.quotas.iter_mut().filter(|quota| quota.unit == unit) {
+            if let Some(log) = quota.log() {
+                log.settle(id, actual);
+            }
+            for level in quota.levels() {
+                if actual > charged {
+                    level.charge(id, actual - charged, now);
+                } else {
+                    level.give_back(id, charged - actual);
+                }
+            }
+        }
+    }
+
+    fn never_lets(&self, cost: [i64; 2], class: usize) -> bool {
+        let left = |quota: &Quota| quota.capacity() - quota.capacity() * self.reserved[class] / 100;
+        self.quotas.iter().any(|quota| cost[quota.unit] > left(quota))
+    }
+
+    fn estimate(&self, cost: [i64; 2], queued: [i64; 2], due: i64) -> i64 {
+        let shut = self.shut_until(due).map_or(due, |_| self.until.max(due));
+        let quotas = self.quotas.iter().filter(|quota| cost[quota.unit] > 0);
+        quotas.map(|quota| quota.estimate(queued[quota.unit], cost[quota.unit], due)).fold(shut, i64::max)
+    }
+}
+
+/// One flow's turn in one class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tag {
+    at: i64,
+    credit: i64,
+    served: i64,
+}
+
+/// The turns of one class, since somebody last waited in it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turns {
+    clock: i64,
+    flows: HashMap<usize, Tag>,
+    period: u64,
+}
+
+/// Who is senior: the class it has come to, those first who came from further below, then the tag, then the arrival.
+type Rank = (usize, usize, i64, u64);
+
+#[derive(Clone, Debug)]
+pub(super) struct Model {
+    pub(super) gates: Vec<Gate>,
+    age: i64,
+    lanes: Vec<Lane>,
+    grants: Vec<Grant>,
+    pub(super) turns: [Turns; 3],
     arrivals: u64,
     now: i64,
     due: i64,
@@ -354,18 +640,13 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(quotas: Vec<Quota>, slots: Option<usize>) -> Self {
+    pub(super) fn new(gates: Vec<Gate>, age: i64) -> Self {
         Self {
-            quotas,
-            slots,
-            used: 0,
-            line: Vec::new(),
+            gates,
+            age,
+            lanes: Vec::new(),
             grants: Vec::new(),
-            until: 0,
-            epoch: 0,
-            probe: Probe::NotNeeded,
-            stated: false,
-            probes: 0,
+            turns: Default::default(),
             arrivals: 0,
             now: 0,
             due: 0,
@@ -374,7 +655,7 @@ impl Model {
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.line.len()
+        self.lanes.iter().map(|lane| lane.asks.len()).sum()
     }
 
     /// One millisecond after the other; what was due longer ago than the credit is due at its end.
@@ -389,260 +670,367 @@ impl Model {
     /// Nobody who may go waits, and nobody waits past the deadline.
     fn settle_at_due(&mut self) {
         let due = self.due;
-        self.quotas.iter_mut().for_each(|quota| quota.rise(due));
+        self.gates.iter_mut().for_each(|gate| gate.rise(due));
         self.expire(due - 1);
         loop {
-            while let Some(head) = self.line.first().filter(|head| self.may_go(head.cost)).cloned() {
-                self.line.remove(0);
-                self.grant(&head);
-                self.decided.push((head.id, Decision::Granted));
-            }
+            while self.act() {}
             if !self.expire(due) {
                 return;
             }
         }
     }
 
+    /// Refuses those whose deadline comes by then, or before one of their gates reopens.
     fn expire(&mut self, until: i64) -> bool {
-        let before = self.line.len();
-        while let Some(first) =
-            self.line.iter().map(|ask| (ask.deadline, ask.id)).min().filter(|first| first.0 <= until)
-        {
-            self.line.retain(|ask| ask.id != first.1);
-            self.decided.push((first.1, Decision::TooLate));
+        let mut any = false;
+        for place in 0..self.lanes.len() {
+            let gates = self.lanes[place].gates.clone();
+            let until = gates.iter().map(|gate| self.gates[*gate].until.max(self.due) - 1).fold(until, i64::max);
+            let (gone, kept) = self.lanes[place].asks.drain(..).partition(|ask| ask.deadline.unwrap() <= until);
+            self.lanes[place].asks = kept;
+            any |= !gone.is_empty();
+            self.decided.extend(gone.into_iter().map(|ask: Ask| (ask.id, Decision::TooLate)));
         }
-        self.line.len() < before
+        self.drop_empty();
+        any
     }
 
-    fn is_shut(&self) -> bool {
-        self.due < self.until || matches!(self.probe, Probe::Out(_, until, _) if self.due < until)
+    /// A lane in which nobody waits is gone; a class in which nobody does begins anew.
+    fn drop_empty(&mut self) {
+        let before: Vec<_> = self.lanes.iter().map(|lane| lane.class).collect();
+        self.lanes.retain(|lane| !lane.asks.is_empty());
+        for class in 0..3 {
+            if before.contains(&class) && !self.lanes.iter().any(|lane| lane.class == class) {
+                self.turns[class] = Turns { period: self.turns[class].period + 1, ..Turns::default() };
+            }
+        }
     }
 
-    fn may_go(&self, cost: [i64; 2]) -> bool {
-        !self.is_shut()
-            && self.slots.is_none_or(|slots| self.used < slots)
-            && self.quotas.iter().all(|quota| quota.holds(cost[quota.unit], self.due))
+    // --- who is senior
+
+    fn waits_in(&self, class: usize, flow: usize) -> bool {
+        self.lanes.iter().any(|lane| lane.class == class && lane.flow == flow)
     }
 
-    fn grant(&mut self, ask: &Ask) {
-        let needed = match self.probe {
-            Probe::NotNeeded => false,
-            Probe::Next => true,
-            Probe::Out(_, _, heard) => heard && !self.stated,
+    fn rank(&self, class: usize, flow: usize, (number, at): (u64, i64)) -> Rank {
+        let turns = &self.turns[class];
+        let known = turns.flows.get(&flow).copied().unwrap_or_default();
+        let (tag, served) =
+            if self.waits_in(class, flow) { (known.at, known.served) } else { (known.at.max(turns.clock), 0) };
+        let since = if flow == 0 { at } else { at.max(served) };
+        let promotions = usize::try_from((self.due - since) / self.age).unwrap().min(class);
+        (class - promotions, 3 - promotions, tag, number)
+    }
+
+    fn rank_of(&self, lane: usize) -> Rank {
+        let Lane { class, flow, asks, .. } = &self.lanes[lane];
+        self.rank(*class, *flow, asks[0].arrival.unwrap())
+    }
+
+    /// The most senior of those who stand at a gate.
+    fn first_at(&self, gate: usize) -> Option<usize> {
+        (0..self.lanes.len()).filter(|lane| self.lanes[*lane].stands == gate).min_by_key(|lane| self.rank_of(*lane))
+    }
+
+    /// Those who hold a gate: the first of another one, if that is no slower for them.
+    fn holders(&self, gate: usize) -> Vec<usize> {
+        let holds = |lane: &usize| {
+            let Lane { gates, stands, asks, .. } = &self.lanes[*lane];
+            *stands != gate
+                && gates.contains(&gate)
+                && self.first_at(*stands) == Some(*lane)
+                && self.gates[gate].interval(asks[0].cost) >= self.gates[*stands].late_interval(asks[0].cost, self.due)
         };
-        self.probe = Probe::NotNeeded;
-        if needed {
-            self.probes += 1;
-            let patience = if self.stated || !ask.seen { 1_000 } else { 5_000 };
-            self.probe = Probe::Out(self.probes, self.now + patience, ask.seen);
+        (0..self.lanes.len()).filter(holds).collect()
+    }
+
+    // --- the decision
+
+    /// How long somebody is blocked at a gate, if it is: for somebody senior the shortest.
+    fn blocked_at(&self, gate: usize, cost: [i64; 2], rank: Rank) -> Option<i64> {
+        let here = &self.gates[gate];
+        if !here.lets(&[cost], rank.0, self.due) {
+            return Some(here.weight(cost, rank.0, self.due));
         }
-        for quota in &mut self.quotas {
-            quota.take(ask.id, ask.cost[quota.unit], ask.seen, self.due, self.now);
+        if self.first_at(gate).is_some_and(|first| self.rank_of(first) < rank) {
+            return Some(i64::MIN);
         }
-        self.used += usize::from(ask.seen);
-        let probe = needed.then_some(self.probes);
-        let Ask { id, arrival, cost, seen, .. } = *ask;
-        self.grants.push(Grant { id, arrival, cost, seen, epoch: self.epoch, probe, sent: self.now, answered: false });
+        let senior = self.holders(gate).into_iter().map(|lane| (self.rank_of(lane), lane)).min()?;
+        let held = self.lanes[senior.1].asks[0].cost;
+        (senior.0 < rank && !here.lets(&[cost, held], senior.0.0, self.due)).then_some(i64::MIN)
+    }
+
+    /// The gate that blocks somebody longest.
+    fn stands(&self, gates: &[usize], cost: [i64; 2], rank: Rank) -> Option<usize> {
+        let mut longest: Option<(i64, usize)> = None;
+        for gate in gates {
+            let Some(weight) = self.blocked_at(*gate, cost, rank) else { continue };
+            if longest.is_none_or(|(other, _)| weight > other) {
+                longest = Some((weight, *gate));
+            }
+        }
+        longest.map(|(_, gate)| gate)
+    }
+
+    /// The most senior of those who are the first where they stand, and are not blocked there, goes or stands elsewhere.
+    fn act(&mut self) -> bool {
+        let mut firsts: Vec<_> = (0..self.gates.len()).filter_map(|gate| self.first_at(gate)).collect();
+        firsts.sort_by_key(|lane| self.rank_of(*lane));
+        let free = |lane: &usize| {
+            let (rank, Lane { stands, asks, .. }) = (self.rank_of(*lane), &self.lanes[*lane]);
+            self.blocked_at(*stands, asks[0].cost, rank).is_none()
+        };
+        let Some(lane) = firsts.into_iter().find(free) else { return false };
+        let (rank, Lane { gates, asks, .. }) = (self.rank_of(lane), &self.lanes[lane]);
+        if let Some(stands) = self.stands(gates, asks[0].cost, rank) {
+            self.lanes[lane].stands = stands;
+            return true;
+        }
+        let ask = self.lanes[lane].asks.remove(0);
+        self.decided.push((ask.id, Decision::Granted));
+        self.grant(ask);
+        self.drop_empty();
+        true
+    }
+
+    fn grant(&mut self, ask: Ask) {
+        let passes = ask.gates.iter().map(|gate| self.gates[*gate].pass(&ask, self.due, self.now)).collect();
+        let turn = self.serve(&ask);
+        self.grants.push(Grant { ask, passes, at: self.now, answered: false, turn });
+    }
+
+    /// The turn of a flow moves on, unless nobody waits or there is no other.
+    fn serve(&mut self, ask: &Ask) -> (i64, u64) {
+        let Ask { class, flow, cost, .. } = *ask;
+        // The lane of whoever waited until now is still there, though it may be empty.
+        if !self.lanes.iter().any(|lane| lane.class == class) {
+            return (0, self.turns[class].period);
+        }
+        self.take_up(class, flow);
+        let amount = cost[0].max(1);
+        let turns = &mut self.turns[class];
+        let alone = turns.flows.len() == 1;
+        let tag = turns.flows.get_mut(&flow).unwrap();
+        tag.served = self.due;
+        if alone {
+            return (0, turns.period);
+        }
+        turns.clock = turns.clock.max(tag.at);
+        let paid = amount.min(tag.credit);
+        tag.credit -= paid;
+        tag.at += amount - paid;
+        (amount, turns.period)
+    }
+
+    /// Somebody takes a turn at a gate that is not in the model.
+    pub(super) fn passes_by(&mut self) {
+        let (gates, cost, seen, class, flow) = (Vec::new(), [1, 0], true, 1, 0);
+        self.serve(&Ask { id: NOBODY, gates, cost, seen, class, flow, arrival: None, deadline: None });
+        self.settle_at_due();
+    }
+
+    /// A flow in which nobody waits takes up at the clock.
+    fn take_up(&mut self, class: usize, flow: usize) {
+        let waits = self.waits_in(class, flow);
+        let turns = &mut self.turns[class];
+        let clock = turns.clock;
+        let tag = turns.flows.entry(flow).or_default();
+        if !waits {
+            tag.served = 0;
+            if tag.at <= clock {
+                (tag.at, tag.credit) = (clock, 0);
+            }
+        }
     }
 
     /// `Ok(true)` if granted at once, `Ok(false)` if it waits.
-    pub(super) fn ask(
-        &mut self,
-        id: usize,
-        cost: [i64; 2],
-        seen: bool,
-        again: Option<u64>,
-        deadline: Option<i64>,
-    ) -> Result<bool, Decision> {
-        let arrival = again.unwrap_or_else(|| {
+    pub(super) fn ask(&mut self, mut ask: Ask) -> Result<bool, Decision> {
+        if ask.arrival.is_none() {
             self.arrivals += 1;
-            self.arrivals
-        });
-        let ask = Ask { id, arrival, cost, seen, deadline: deadline.unwrap_or(FOREVER) };
-        if self.quotas.iter().any(|quota| cost[quota.unit] > quota.capacity()) {
+            ask.arrival = Some((self.arrivals, self.now));
+        }
+        let Ask { class, flow, cost, .. } = ask;
+        if ask.gates.iter().any(|gate| self.gates[*gate].never_lets(cost, class)) {
             return Err(Decision::TooMuch);
         }
-        let place = self.line.iter().filter(|other| other.arrival < arrival).count();
-        if place == 0 && self.may_go(cost) {
-            self.grant(&ask);
+        let rank = self.rank(class, flow, ask.arrival.unwrap());
+        let Some(stands) = self.stands(&ask.gates, cost, rank) else {
+            self.grant(ask);
+            self.settle_at_due();
             return Ok(true);
-        }
-        let deadline = deadline.ok_or(Decision::TooLate)?;
-        if deadline <= self.now || self.estimate(&ask, place == self.line.len()) > deadline {
+        };
+        let deadline = ask.deadline.ok_or(Decision::TooLate)?;
+        let gates = ask.gates.clone();
+        let same = |lane: &Lane| lane.gates == gates && lane.class == class && lane.flow == flow;
+        let lane = self.lanes.iter().position(same);
+        let ahead = lane.map_or(&[][..], |lane| &self.lanes[lane].asks);
+        let last = ahead.last().is_none_or(|last| last.number() < ask.number());
+        let queued = [0, 1].map(|unit| if last { ahead.iter().map(|ask| ask.cost[unit]).sum() } else { 0 });
+        if deadline <= self.now || self.estimate(&ask, queued) > deadline {
             return Err(Decision::TooLate);
         }
-        self.line.insert(place, ask);
+        if lane.is_none() {
+            self.take_up(class, flow);
+            self.lanes.push(Lane { gates: ask.gates.clone(), class, flow, stands, asks: Vec::new() });
+        }
+        let asks = &mut self.lanes.iter_mut().find(|lane| same(lane)).unwrap().asks;
+        let place = asks.iter().filter(|other| other.number() < ask.number()).count();
+        asks.insert(place, ask);
         self.settle_at_due();
         Ok(false)
     }
 
-    /// The latest of what each limit by itself would take, with all who wait before if this is the last.
-    fn estimate(&self, ask: &Ask, last: bool) -> i64 {
-        let shut = if self.is_shut() { self.until.max(self.due) } else { self.due };
-        let quotas = self.quotas.iter().filter(|quota| ask.cost[quota.unit] > 0).map(|quota| {
-            let before = self.line.iter().filter(|other| last && other.arrival < ask.arrival);
-            let queued = before.map(|other| other.cost[quota.unit]).sum();
-            quota.estimate(queued, ask.cost[quota.unit], self.due)
-        });
-        quotas.fold(shut, i64::max)
+    fn estimate(&self, ask: &Ask, queued: [i64; 2]) -> i64 {
+        ask.gates.iter().map(|gate| self.gates[*gate].estimate(ask.cost, queued, self.due)).max().unwrap()
     }
+
+    // --- the life of a grant
 
     fn grant_of(&mut self, id: usize) -> Option<usize> {
-        self.grants.iter().position(|grant| grant.id == id)
+        self.grants.iter().position(|grant| grant.ask.id == id)
     }
 
-    pub(super) fn arrival_of(&self, id: usize) -> Option<u64> {
-        self.grants.iter().find(|grant| grant.id == id).map(|grant| grant.arrival)
+    pub(super) fn ask_of(&self, id: usize) -> Option<Ask> {
+        self.grants.iter().find(|grant| grant.ask.id == id).map(|grant| grant.ask.clone())
     }
 
     pub(super) fn leave(&mut self, id: usize) {
         if self.grant_of(id).is_some() {
             return self.give_back(id);
         }
-        self.line.retain(|ask| ask.id != id);
+        self.lanes.iter_mut().for_each(|lane| lane.asks.retain(|ask| ask.id != id));
+        self.drop_empty();
         self.settle_at_due();
     }
 
     pub(super) fn send(&mut self, id: usize) -> bool {
-        let (now, epoch, until) = (self.now, self.epoch, self.until);
         let Some(place) = self.grant_of(id) else { return false };
-        let grant = &mut self.grants[place];
-        grant.sent = now;
-        let mut held = grant.epoch == epoch && until <= now;
-        let (cost, seen) = (grant.cost, grant.seen);
-        for quota in &mut self.quotas {
-            let cost = cost[quota.unit];
-            held &= quota.log().is_none_or(|log| log.sent(id, cost, seen, now));
-            quota.levels().for_each(|level| held &= level.sent(id, cost));
+        let Grant { ask, passes, .. } = &self.grants[place];
+        let mut held = true;
+        for (gate, pass) in ask.gates.iter().zip(passes) {
+            held &= self.gates[*gate].send(ask, *pass, self.now);
         }
         self.settle_at_due();
         held
     }
 
     pub(super) fn answered(&mut self, id: usize) {
-        let Some(grant) = self.anchor(id) else { return };
-        if matches!(self.probe, Probe::Out(probe, ..) if grant.probe == Some(probe)) {
-            self.probe = Probe::NotNeeded;
+        let Some(place) = self.grant_of(id) else { return };
+        self.grants[place].answered = true;
+        let Grant { ask, passes, .. } = &self.grants[place];
+        for (gate, pass) in ask.gates.iter().zip(passes) {
+            self.gates[*gate].answered(id, self.now);
+            self.gates[*gate].probed(*pass, true);
         }
         self.settle_at_due();
     }
 
-    fn anchor(&mut self, id: usize) -> Option<Grant> {
-        let now = self.now;
-        let place = self.grant_of(id)?;
-        self.grants[place].answered = true;
-        self.quotas.iter_mut().filter_map(Quota::log).for_each(|log| log.answered(id, now));
-        Some(self.grants[place].clone())
-    }
-
-    /// `wait` in milliseconds; one that is not stated is a second here, for chance is taken out of scripts.
-    pub(super) fn refused(&mut self, id: usize, wait: Option<i64>) {
-        let Some(grant) = self.anchor(id) else { return };
-        let event = grant.epoch == self.epoch;
-        if event {
-            self.epoch += 1;
-            self.stated = wait.is_some();
-        }
-        if event || self.probe == Probe::NotNeeded {
-            self.probe = Probe::Next;
-        }
-        self.until = self.until.max(self.now + wait.unwrap_or(1_000));
-        self.after_pause();
-    }
-
-    pub(super) fn pause(&mut self, until: i64) {
-        self.epoch += 1;
-        self.stated = true;
-        self.probe = Probe::Next;
-        self.until = self.until.max(until);
-        self.after_pause();
-    }
-
-    fn after_pause(&mut self) {
-        let reopens = self.until.max(self.now);
-        for quota in &mut self.quotas {
-            if let Some(log) = quota.log() {
-                log.drained = Some((reopens, Vec::new()));
+    /// By one of its gates, by place. `wait` in milliseconds; one that is not stated is a second here, for chance is taken
+    /// out of scripts.
+    pub(super) fn refused(&mut self, id: usize, place: usize, wait: Option<i64>) {
+        let Some(grant) = self.grant_of(id) else { return };
+        self.grants[grant].answered = true;
+        let Grant { ask, passes, .. } = &self.grants[grant];
+        for (nth, (gate, pass)) in ask.gates.iter().zip(passes).enumerate() {
+            let gate = &mut self.gates[*gate];
+            gate.answered(id, self.now);
+            if nth != place {
+                gate.probed(*pass, false);
+                continue;
             }
-            quota.levels().for_each(|level| level.drain(reopens));
+            let event = pass.0 == gate.epoch;
+            if event {
+                gate.epoch += 1;
+                gate.stated = wait.is_some();
+            }
+            if event || gate.probe == Probe::NotNeeded {
+                gate.probe = Probe::Next;
+            }
+            gate.until = gate.until.max(self.now + wait.unwrap_or(1_000));
+            gate.drain(self.now);
         }
-        self.expire(self.until.max(self.now) - 1);
+        self.settle_at_due();
+    }
+
+    pub(super) fn pause(&mut self, gate: usize, until: i64) {
+        let gate = &mut self.gates[gate];
+        gate.epoch += 1;
+        gate.stated = true;
+        gate.probe = Probe::Next;
+        gate.until = gate.until.max(until);
+        gate.drain(self.now);
         self.settle_at_due();
     }
 
     pub(super) fn settle(&mut self, id: usize, unit: usize, actual: i64) {
         let Some(place) = self.grant_of(id) else { return };
-        let charged = std::mem::replace(&mut self.grants[place].cost[unit], actual);
-        let now = self.now;
-        for quota in self.quotas.iter_mut().filter(|quota| quota.unit == unit) {
-            if let Some(log) = quota.log() {
-                log.settle(id, actual);
-            }
-            for level in quota.levels() {
-                if actual > charged {
-                    level.charge(id, actual - charged, now);
-                } else {
-                    level.give_back(id, charged - actual);
-                }
-            }
+        let charged = std::mem::replace(&mut self.grants[place].ask.cost[unit], actual);
+        for gate in &self.grants[place].ask.gates {
+            self.gates[*gate].settle(id, unit, charged, actual, self.now);
         }
         self.settle_at_due();
     }
 
     pub(super) fn release(&mut self, id: usize) {
         let Some(place) = self.grant_of(id) else { return };
-        let grant = self.grants.remove(place);
-        if grant.seen {
-            let now = self.now;
-            self.quotas.iter_mut().filter_map(Quota::log).for_each(|log| log.ended(id, now));
-            self.probe_is_gone(&grant, grant.answered);
-            self.used -= 1;
+        let Grant { ask, passes, at, answered, .. } = self.grants.remove(place);
+        for (gate, pass) in ask.gates.iter().zip(passes).filter(|_| ask.seen) {
+            self.gates[*gate].release(&ask, at, self.now);
+            if !answered {
+                self.gates[*gate].probed(pass, false);
+            }
         }
         self.settle_at_due();
     }
 
     pub(super) fn give_back(&mut self, id: usize) {
         let Some(place) = self.grant_of(id) else { return };
-        let grant = self.grants.remove(place);
-        for quota in &mut self.quotas {
-            let cost = grant.cost[quota.unit];
-            if let Some(log) = quota.log() {
-                log.give_back(id);
-            }
-            quota.levels().for_each(|level| level.give_back(id, cost));
+        let Grant { ask, passes, turn, .. } = self.grants.remove(place);
+        for (gate, pass) in ask.gates.iter().zip(passes) {
+            self.gates[*gate].give_back(&ask, self.now);
+            self.gates[*gate].probed(pass, false);
         }
-        self.probe_is_gone(&grant, false);
-        self.used -= usize::from(grant.seen);
+        let turns = &mut self.turns[ask.class];
+        if let Some(tag) = turns.flows.get_mut(&ask.flow).filter(|_| turns.period == turn.1) {
+            tag.credit += turn.0;
+        }
         self.settle_at_due();
     }
 
-    fn probe_is_gone(&mut self, grant: &Grant, answered: bool) {
-        if !answered && matches!(self.probe, Probe::Out(probe, ..) if grant.probe == Some(probe)) {
-            self.probe = Probe::Next;
-        }
-    }
+    // --- other limits
 
-    /// Other numbers for the quotas that are there: bursts, and what a window lets go.
-    pub(super) fn retune(&mut self, slots: Option<usize>, numbers: &[i64]) {
-        self.slots = slots;
-        for (quota, number) in self.quotas.iter_mut().zip(numbers) {
+    /// Other numbers for the quotas of a gate: bursts, and what a window lets go.
+    pub(super) fn retune(&mut self, gate: usize, slots: Option<usize>, numbers: &[i64]) {
+        let here = &mut self.gates[gate];
+        (here.slots, here.moved) = (slots, self.now);
+        for (quota, number) in here.quotas.iter_mut().zip(numbers) {
             match &mut quota.kind {
                 Kind::Bucket(level) => level.retune(*number),
                 Kind::Window(log, _) => log.most = *number,
             }
         }
-        let line = self.line.clone();
-        for ask in line {
-            let too_much = self.quotas.iter().any(|quota| ask.cost[quota.unit] > quota.capacity());
-            let is_head = self.line.first().is_some_and(|head| head.id == ask.id);
-            let late = is_head && self.estimate(&ask, self.line.len() == 1) > ask.deadline;
-            if too_much || late {
-                self.line.retain(|other| other.id != ask.id);
-                let decision = if too_much { Decision::TooMuch } else { Decision::TooLate };
-                self.decided.push((ask.id, decision));
+        for lane in 0..self.lanes.len() {
+            if self.lanes[lane].gates.contains(&gate) {
+                self.look_again(lane);
             }
         }
+        self.drop_empty();
         self.settle_at_due();
+    }
+
+    /// Whoever can never go any more, or certainly not in time, learns it now.
+    fn look_again(&mut self, lane: usize) {
+        let class = self.lanes[lane].class;
+        let mut queued = [0, 0];
+        for ask in std::mem::take(&mut self.lanes[lane].asks) {
+            let too_much = ask.gates.iter().any(|gate| self.gates[*gate].never_lets(ask.cost, class));
+            if too_much || self.estimate(&ask, queued) > ask.deadline.unwrap() {
+                self.decided.push((ask.id, if too_much { Decision::TooMuch } else { Decision::TooLate }));
+            } else {
+                queued = [queued[0] + ask.cost[0], queued[1] + ask.cost[1]];
+                self.lanes[lane].asks.push(ask);
+            }
+        }
     }
 
     /// Whether anything would be decided if it were this late: a poll, on a copy.

@@ -30,14 +30,14 @@ fn next_grant(bench: &mut Bench, until: u64) -> Option<(Grant, u64)> {
         let next = bench.core.next().filter(|next| *next <= at(until))?;
         bench.now = bench.now.max(next.as_nanos().div_ceil(1_000_000));
         bench.core.advance(next);
-        bench.core.assert_sound();
+        bench.core.state.assert_sound();
     }
 }
 
 #[test]
 fn the_first_probes_and_its_success_opens_the_gate_at_the_steady_rate() {
     let (mut bench, mut sent) = gate_with(1);
-    bench.core.refused(&mut sent[0], stated(1_000), at(0));
+    bench.core.refused(&mut sent[0], 0, stated(1_000), at(0));
     for _ in 0..4 {
         bench.waiting();
     }
@@ -54,7 +54,7 @@ fn the_first_probes_and_its_success_opens_the_gate_at_the_steady_rate() {
 #[test]
 fn after_a_stated_wait_a_slow_probe_holds_the_others_up_for_a_second() {
     let (mut bench, mut sent) = gate_with(1);
-    bench.core.refused(&mut sent[0], stated(1_000), at(0));
+    bench.core.refused(&mut sent[0], 0, stated(1_000), at(0));
     for _ in 0..3 {
         bench.waiting();
     }
@@ -65,7 +65,7 @@ fn after_a_stated_wait_a_slow_probe_holds_the_others_up_for_a_second() {
 #[test]
 fn after_an_unstated_wait_the_answer_decides_and_what_tells_nothing_makes_the_next_one_the_probe() {
     let (mut bench, mut sent) = gate_with(1);
-    bench.core.refused(&mut sent[0], Wait::Unstated(0), at(0));
+    bench.core.refused(&mut sent[0], 0, Wait::Unstated(0), at(0));
     for _ in 0..4 {
         bench.waiting();
     }
@@ -96,7 +96,7 @@ fn a_probe_that_is_refused_doubles_an_unstated_wait_once_for_all_of_its_burst() 
     let (mut bench, mut sent) = gate_with(5);
     // Five refusals of one burst are one event: a second.
     for grant in &mut sent {
-        bench.core.refused(grant, Wait::Unstated(most), at(0));
+        bench.core.refused(grant, 0, Wait::Unstated(most), at(0));
     }
     let mut expected = 1_000;
     let mut now = 0;
@@ -104,7 +104,7 @@ fn a_probe_that_is_refused_doubles_an_unstated_wait_once_for_all_of_its_burst() 
         bench.waiting();
         let (mut probe, went) = next_grant(&mut bench, now + 100_000).unwrap();
         assert_eq!(went, now + expected);
-        bench.core.refused(&mut probe, Wait::Unstated(most), at(went));
+        bench.core.refused(&mut probe, 0, Wait::Unstated(most), at(went));
         bench.core.release(probe, at(went));
         (now, expected) = (went, doubled);
     }
@@ -114,7 +114,7 @@ fn a_probe_that_is_refused_doubles_an_unstated_wait_once_for_all_of_its_burst() 
     bench.core.answered(&mut probe, at(went));
     bench.now = went + 10;
     let mut next = bench.granted();
-    bench.core.refused(&mut next, Wait::Unstated(most), at(went + 10));
+    bench.core.refused(&mut next, 0, Wait::Unstated(most), at(went + 10));
     bench.waiting();
     assert_eq!(next_grant(&mut bench, went + 100_000).unwrap().1, went + 1_010);
 }
@@ -123,11 +123,10 @@ fn a_probe_that_is_refused_doubles_an_unstated_wait_once_for_all_of_its_burst() 
 #[test]
 fn bare_waits_open_a_gate_that_was_refused_without_a_stated_wait() {
     let (mut bench, mut sent) = gate_with(1);
-    bench.core.refused(&mut sent[0], Wait::Unstated(0), at(0));
-    let wish =
-        Wish { key: Key::new(HOST), usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: Some(at(FOREVER)) };
+    bench.core.refused(&mut sent[0], 0, Wait::Unstated(0), at(0));
+    let wish = Want { usage: Use::Unseen, deadline: Some(at(FOREVER)), ..host() };
     for _ in 0..4 {
-        assert!(matches!(bench.core.ask(wish.clone(), at(0)), Ok(Asked::Waiting(_))));
+        assert!(matches!(ask(&mut bench.core, wish.clone(), at(0)), Ok(Asked::Waiting(_))));
     }
     let went: Vec<_> = std::iter::from_fn(|| next_grant(&mut bench, 9_000)).map(|(_, at)| at).collect();
     assert_eq!(went, [1_000, 2_000, 2_000, 2_000]);
@@ -136,12 +135,12 @@ fn bare_waits_open_a_gate_that_was_refused_without_a_stated_wait() {
 #[test]
 fn a_late_refusal_from_before_the_pause_extends_it_and_doubles_nothing() {
     let (mut bench, mut sent) = gate_with(2);
-    bench.core.refused(&mut sent[0], Wait::Unstated(u32::MAX), at(0));
+    bench.core.refused(&mut sent[0], 0, Wait::Unstated(u32::MAX), at(0));
     bench.waiting();
     let (mut probe, went) = next_grant(&mut bench, 5_000).unwrap();
     assert_eq!(went, 1_000);
     // While the probe is out, a refusal of the old burst asks for half a second more.
-    bench.core.refused(&mut sent[1], stated(500), at(1_100));
+    bench.core.refused(&mut sent[1], 0, stated(500), at(1_100));
     bench.core.answered(&mut probe, at(1_200));
     bench.now = 1_200;
     bench.waiting();
@@ -152,7 +151,7 @@ fn a_late_refusal_from_before_the_pause_extends_it_and_doubles_nothing() {
 fn a_drained_window_goes_on_one_each_nth() {
     let mut bench = Bench::new("10/s");
     let mut grants: Vec<_> = (0..3).map(|_| bench.granted()).collect();
-    bench.core.refused(&mut grants[0], stated(5_000), at(0));
+    bench.core.refused(&mut grants[0], 0, stated(5_000), at(0));
     for _ in 0..12 {
         bench.waiting();
     }
@@ -168,13 +167,13 @@ fn a_quota_that_shrinks_below_what_waits_says_so_in_the_same_call() {
     let mut bench = Bench::new("1 per 10ms burst 5, 2 in flight");
     let big = |bench: &mut Bench, requests: u64| {
         let deadline = Some(at(FOREVER));
-        let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: requests.into(), arrival: None, deadline };
-        bench.core.ask(wish, at(bench.now)).unwrap()
+        let wish = Want { cost: requests.into(), deadline, ..host() };
+        ask(&mut bench.core, wish, at(bench.now)).unwrap()
     };
     let Asked::Granted(first) = big(&mut bench, 5) else { panic!("a full bucket") };
     let Asked::Waiting(too_big) = big(&mut bench, 4) else { panic!("an empty bucket") };
     let Asked::Waiting(small) = big(&mut bench, 2) else { panic!("an empty bucket") };
-    bench.core.set_limits("1 per 10ms burst 3, 1 in flight".parse().unwrap(), at(0));
+    bench.core.set_limits(0, "1 per 10ms burst 3, 1 in flight".parse().unwrap(), at(0));
     assert_eq!(bench.core.pop_decided(), Some(too_big));
     assert_eq!(bench.core.collect(too_big).unwrap().unwrap_err().reason, Reason::CostExceedsQuota);
     // One is in flight, and no more may be: nobody is cut off, and nobody goes.
@@ -187,12 +186,12 @@ fn a_quota_that_shrinks_below_what_waits_says_so_in_the_same_call() {
 fn a_quota_in_the_place_of_one_that_counts_otherwise_begins_empty_and_one_of_a_new_unit_full() {
     let mut bench = Bench::new("2/s");
     let _ = bench.granted();
-    bench.core.set_limits("1 per 100ms burst 5, 3 tokens/s".parse().unwrap(), at(0));
+    bench.core.set_limits(0, "1 per 100ms burst 5, 3 tokens/s".parse().unwrap(), at(0));
     let ids: Vec<_> = (0..2).map(|_| bench.waiting()).collect();
     assert_eq!(bench.run_to(1_000), [(ids[0], 100), (ids[1], 200)]);
     let cost = Cost::from(0).and(Unit::TOKENS, 3);
-    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost, arrival: None, deadline: None };
-    assert!(matches!(bench.core.ask(wish, at(1_000)), Ok(Asked::Granted(_))));
+    let wish = Want { cost, ..host() };
+    assert!(matches!(ask(&mut bench.core, wish, at(1_000)), Ok(Asked::Granted(_))));
 }
 
 /// Retuned with a full line: whoever waits is timed anew, nothing is minted, nothing lost.
@@ -202,9 +201,9 @@ fn a_full_line_is_timed_anew_by_other_limits() {
     let _ = bench.granted();
     let ids: Vec<_> = (0..6).map(|_| bench.waiting()).collect();
     let mut went = bench.run_to(250);
-    bench.core.set_limits("1 per 10ms burst 1".parse().unwrap(), at(250));
+    bench.core.set_limits(0, "1 per 10ms burst 1".parse().unwrap(), at(250));
     went.extend(bench.run_to(260));
-    bench.core.set_limits("1 per 1000ms burst 1".parse().unwrap(), at(260));
+    bench.core.set_limits(0, "1 per 1000ms burst 1".parse().unwrap(), at(260));
     went.extend(bench.run_to(9_000));
     // Half an interval was there at 250: the other half takes 5 ms. Half of one at 260: the other half takes 500 ms.
     assert_eq!(went, [(ids[0], 100), (ids[1], 200), (ids[2], 255), (ids[3], 760), (ids[4], 1_760), (ids[5], 2_760)]);

@@ -50,7 +50,7 @@ struct Simulation {
 }
 
 fn run(limits: &str, unit: &str, costs: RangeInclusive<u64>, net: Net, for_nanos: u64, seed: u64) -> Run {
-    let core = Admission::new(limits.parse().unwrap());
+    let core = Admission::new(limits.parse::<Limits>().unwrap().into());
     let random = fastrand::Rng::with_seed(seed);
     let (now, waiting, grants, events, run) = (0, Vec::new(), Vec::new(), BinaryHeap::new(), Run::default());
     let unit = Unit::from(unit);
@@ -73,8 +73,9 @@ impl Simulation {
             let units = self.random.u64(self.costs.clone());
             let cost = Cost::from(0).and(self.unit.clone(), units);
             let deadline = Some(Time::from_nanos(u64::MAX));
-            let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost, arrival: None, deadline };
-            match self.core.ask(wish, self.time()).unwrap() {
+            let wish = Want { cost, deadline, ..host() };
+            let now = self.time();
+            match ask(&mut self.core, wish, now).unwrap() {
                 Asked::Granted(grant) => self.leave(grant, units),
                 Asked::Waiting(id) => self.waiting.push((id, units)),
             }

@@ -8,8 +8,8 @@ use crate::quota::Quota;
 /// A try of this cost at this instant.
 fn tries(bench: &mut Bench, ms: u64, requests: u64) -> Result<Asked, Refused> {
     bench.now = ms;
-    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: requests.into(), arrival: None, deadline: None };
-    bench.core.ask(wish, at(ms))
+    let wish = Want { cost: requests.into(), ..host() };
+    ask(&mut bench.core, wish, at(ms))
 }
 
 fn succeed(bench: &mut Bench, ms: u64, times: usize) -> usize {
@@ -23,8 +23,8 @@ fn instants(bench: &mut Bench, until: u64) -> Vec<u64> {
 
 fn waits(bench: &mut Bench, unit: &str, amount: u64, deadline: u64) -> Result<Asked, Refused> {
     let cost = Cost::new().and(unit, amount);
-    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost, arrival: None, deadline: Some(at(deadline)) };
-    bench.core.ask(wish, at(bench.now))
+    let wish = Want { cost, deadline: Some(at(deadline)), ..host() };
+    ask(&mut bench.core, wish, at(bench.now))
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn leaving_and_other_limits_at_a_stale_instant_do_not_make_a_bucket_fill_faster(
         assert_eq!(succeed(&mut bench, 10_000, 20), 10);
         let id = bench.waiting();
         if reconfigures {
-            bench.core.set_limits("10/s burst 10".parse().unwrap(), at(5_000));
+            bench.core.set_limits(0, "10/s burst 10".parse().unwrap(), at(5_000));
         }
         bench.core.leave(id, at(5_000));
         assert_eq!(succeed(&mut bench, 10_000, 20), 0);
@@ -169,12 +169,12 @@ fn a_number_in_flight_that_shrinks_below_what_is_in_use_is_reached_by_waiting() 
     let limits = |most| Limits::new().in_flight(most);
     let mut bench = Bench::new(limits(4));
     let mut held: Vec<_> = (0..4).map(|_| bench.granted()).collect();
-    bench.core.set_limits(limits(2), at(0));
+    bench.core.set_limits(0, limits(2), at(0));
     for _ in 0..10 {
         bench.waiting();
     }
     let go = |bench: &mut Bench, held: &mut Vec<Grant>| {
-        bench.core.assert_sound();
+        bench.core.state.assert_sound();
         let decided: Vec<_> = std::iter::from_fn(|| bench.core.pop_decided()).collect();
         held.extend(decided.iter().filter_map(|id| bench.core.collect(*id)?.ok()));
         decided.len()
@@ -183,10 +183,10 @@ fn a_number_in_flight_that_shrinks_below_what_is_in_use_is_reached_by_waiting() 
         bench.core.release(held.remove(0), at(1));
         assert_eq!(go(&mut bench, &mut held), expected);
     }
-    bench.core.set_limits(limits(6), at(2));
+    bench.core.set_limits(0, limits(6), at(2));
     assert_eq!((go(&mut bench, &mut held), held.len()), (4, 6));
     for most in [2, 6, 1, 2] {
-        bench.core.set_limits(limits(most), at(3));
+        bench.core.set_limits(0, limits(most), at(3));
     }
     while let Some(grant) = held.pop() {
         bench.core.release(grant, at(4));
@@ -199,15 +199,15 @@ fn a_number_in_flight_that_shrinks_below_what_is_in_use_is_reached_by_waiting() 
 fn a_limit_that_is_lowered_holds_at_once() {
     let mut bench = Bench::new("1/s burst 10");
     assert_eq!(succeed(&mut bench, 0, 3), 3);
-    bench.core.set_limits("1/s burst 5".parse().unwrap(), at(0));
+    bench.core.set_limits(0, "1/s burst 5".parse().unwrap(), at(0));
     assert!(succeed(&mut bench, 0, 10) <= 5);
 }
 
 /// One request at the gate of another key, which has ended.
 fn touch(bench: &mut Bench, key: usize) -> Result<(), Refused> {
     let key = Key::new(&format!("key {key}"));
-    let wish = Wish { key, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
-    match bench.core.ask(wish, at(bench.now))? {
+    let wish = Want { gates: vec![GateName { rule: 0, key }], ..host() };
+    match ask(&mut bench.core, wish, at(bench.now))? {
         Asked::Granted(grant) => bench.core.release(grant, at(bench.now)),
         Asked::Waiting(_) => panic!("a try waits"),
     }
@@ -220,7 +220,7 @@ fn a_flood_of_keys_resets_no_limit_and_is_refused_when_all_are_in_use() {
     assert_eq!(succeed(&mut bench, 0, 10), 5);
     let refusals: Vec<_> = (0..MOST_KEYS + 50).filter_map(|key| touch(&mut bench, key).err()).collect();
     assert!(refusals.len() == 51 && refusals.iter().all(|refused| refused.reason == Reason::TooManyKeys));
-    assert_eq!((succeed(&mut bench, 0, 10), bench.core.gates.len()), (0, MOST_KEYS));
+    assert_eq!((succeed(&mut bench, 0, 10), bench.core.state.gates.len()), (0, MOST_KEYS));
     // When their windows have passed, they make room.
     bench.now = 120_000;
     for key in 0..1_000 {
@@ -236,9 +236,77 @@ fn keys_that_are_at_rest_take_no_memory() {
     for key in 0..1_000_000 {
         bench.now += 1;
         touch(&mut bench, key).unwrap();
-        most = most.max(bench.core.gates.len());
+        most = most.max(bench.core.state.gates.len());
     }
     // A hundred are in use at any time.
     assert!(most < 300, "{most} gates");
-    assert_eq!(bench.core.keys.len(), bench.core.gates.len());
+}
+
+fn crowd(most_keys: usize, limits: &str) -> Bench {
+    let overflow = Overflow::Share;
+    let settings = Settings { most_keys, overflow, ..Settings::from(limits.parse::<Limits>().unwrap()) };
+    Bench { core: Admission::new(settings), now: 0 }
+}
+
+#[test]
+fn keys_for_which_there_is_no_room_can_share_one_gate() {
+    let mut bench = crowd(10, "2 per 1000ms");
+    let mut granted = |key: usize, now| {
+        bench.now = now;
+        touch(&mut bench, key).is_ok()
+    };
+    assert!((0..10).all(|key| granted(key, 0)));
+    let further = (10..20).filter(|key| granted(*key, 0)).count();
+    assert_eq!(further, 2, "all together as much as one");
+    assert!(granted(3, 0), "those that have their own keep it");
+    // At rest again, all of them: there is room, also for who shared before.
+    assert!((10..20).all(|key| granted(key, 5_000)));
+}
+
+#[test]
+fn a_key_that_comes_to_a_gate_of_its_own_takes_with_it_what_it_may_have_used() {
+    for (limits, shared_from, own_from, free_from) in
+        [("2 per 1000ms", 500, 1_000, 1_500), ("1 per 500ms burst 2", 400, 500, 900)]
+    {
+        let mut bench = crowd(1, limits);
+        touch(&mut bench, 0).unwrap();
+        bench.now = shared_from;
+        let used = (0..5).filter(|_| touch(&mut bench, 1).is_ok()).count();
+        assert_eq!(used, 2, "{limits}");
+        // The first key is at rest, and the second gets a gate of its own.
+        for now in [own_from, free_from - 1, free_from] {
+            bench.now = now;
+            assert_eq!(touch(&mut bench, 1).is_ok(), now == free_from, "{limits} at {now}");
+        }
+        assert_eq!(bench.core.state.gates.key(bench.core.state.gates.find(&name("key 1")).unwrap()), "key 1");
+    }
+}
+
+#[test]
+fn a_snapshot_says_who_waits_for_what() {
+    let rules = ["1 per 1000ms burst 2", "5 tokens/s, 2 in flight"];
+    let rules = rules.map(|limits| Rule { limits: limits.parse().unwrap(), shared: false }).to_vec();
+    let mut core = Admission::new(Settings { rules, ..Settings::default() });
+    assert_eq!(core.snapshot(at(0)).to_string(), "nothing used, nobody waits");
+    let [client, host] = [(0, ""), (1, "api.example.com")].map(|(rule, key)| GateName { rule, key: Key::new(key) });
+    let want = |class, flow| Want {
+        gates: vec![client.clone(), host.clone()],
+        class,
+        flow,
+        deadline: Some(at(FOREVER)),
+        ..super::host()
+    };
+    let _held = [(); 2].map(|()| ask(&mut core, want(Priority::Normal, None), at(0)).unwrap());
+    for _ in 0..3 {
+        ask(&mut core, want(Priority::Normal, None), at(0)).unwrap();
+    }
+    ask(&mut core, want(Priority::Low, Some("tenant-7")), at(0)).unwrap();
+    core.pause(&client, at(3_000), at(500));
+    assert_eq!(
+        core.snapshot(at(1_000)).to_string(),
+        "all: 0 left of 1/s burst 2, 2 in flight, 4 waiting, paused for 2s\n\
+         api.example.com: 5 left of 5 tokens/s, 2 of 2 in flight, 4 waiting\n  \
+         3 normal for all + api.example.com: all that may be are in flight\n  \
+         1 low of tenant-7 for all + api.example.com: all that may be are in flight"
+    );
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn set(bench: &mut Bench, limits: &str) {
-    bench.core.set_limits(limits.parse().unwrap(), at(bench.now));
+    bench.core.set_limits(0, limits.parse().unwrap(), at(bench.now));
 }
 
 /// How many single requests go at this instant.
@@ -58,7 +58,7 @@ fn a_window_in_the_place_of_a_bucket_has_all_of_its_places() {
 fn a_quota_that_is_new_during_a_pause_holds_one_at_the_reopening() {
     for after in ["1 per 100ms burst 100", "100 per 10s", "100 per 10s, 50 tokens/s"] {
         let mut bench = Bench::new("10/s");
-        bench.core.pause(&Key::new(HOST), at(60_000), at(0));
+        bench.core.pause(&name(HOST), at(60_000), at(0));
         set(&mut bench, after);
         let _ = bench.waiting();
         let went = bench.run_to(60_000);
@@ -67,11 +67,11 @@ fn a_quota_that_is_new_during_a_pause_holds_one_at_the_reopening() {
         assert_eq!(burst(&mut bench, 62_000), 20, "{after}");
     }
     let mut bench = Bench::new("10/s");
-    bench.core.pause(&Key::new(HOST), at(60_000), at(0));
+    bench.core.pause(&name(HOST), at(60_000), at(0));
     set(&mut bench, "10/s, 1 token per 20ms burst 50");
     let (cost, deadline) = (Cost::new().and(Unit::TOKENS, 10), Some(at(FOREVER)));
-    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost, arrival: None, deadline };
-    let Ok(Asked::Waiting(id)) = bench.core.ask(wish, at(0)) else { panic!("it is paused") };
+    let wish = Want { cost, deadline, ..host() };
+    let Ok(Asked::Waiting(id)) = ask(&mut bench.core, wish, at(0)) else { panic!("it is paused") };
     assert_eq!(bench.run_to(70_000), [(id, 60_180)]);
 }
 
@@ -79,7 +79,7 @@ fn a_quota_that_is_new_during_a_pause_holds_one_at_the_reopening() {
 fn a_pace_that_was_taken_away_and_set_again_owes_nothing_to_the_first_one() {
     let mut bench = Bench::new("1000/h at most 10");
     // Both are drained once, the first by a pause and the second because it begins empty, and both let eleven go.
-    bench.core.pause(&Key::new(HOST), at(0), at(0));
+    bench.core.pause(&name(HOST), at(0), at(0));
     let mut probe = bench.granted();
     bench.core.answered(&mut probe, at(0));
     bench.now = 36_000;
@@ -94,10 +94,9 @@ fn a_pace_that_was_taken_away_and_set_again_owes_nothing_to_the_first_one() {
 #[test]
 fn who_only_waits_is_told_when_requests_in_flight_are_limited() {
     let mut bench = Bench::new("1/s burst 1");
-    let wish =
-        Wish { key: Key::new(HOST), usage: Use::Unseen, cost: Cost::new(), arrival: None, deadline: Some(at(FOREVER)) };
-    let Ok(Asked::Granted(_)) = bench.core.ask(wish.clone(), at(0)) else { panic!("a full bucket") };
-    let Ok(Asked::Waiting(id)) = bench.core.ask(wish, at(0)) else { panic!("an empty bucket") };
+    let wish = Want { usage: Use::Unseen, deadline: Some(at(FOREVER)), ..host() };
+    let Ok(Asked::Granted(_)) = ask(&mut bench.core, wish.clone(), at(0)) else { panic!("a full bucket") };
+    let Ok(Asked::Waiting(id)) = ask(&mut bench.core, wish, at(0)) else { panic!("an empty bucket") };
     set(&mut bench, "1/s burst 1, 1 in flight");
     assert_eq!(bench.core.pop_decided(), Some(id));
     assert_eq!(bench.core.collect(id).unwrap().unwrap_err().reason, Reason::NeedsPermit);
@@ -107,17 +106,17 @@ fn who_only_waits_is_told_when_requests_in_flight_are_limited() {
 #[test]
 fn what_was_taken_to_cost_nothing_can_be_settled_to_something() {
     let tokens = |amount| Cost::new().and(Unit::TOKENS, amount);
-    let wish = |cost| Wish { key: Key::new(HOST), usage: Use::Permit, cost, arrival: None, deadline: None };
+    let wish = |cost| Want { cost, ..host() };
     for limits in ["100 tokens/min, 10/s", "100 tokens/min burst 100", "100 tokens/min paced counted from end"] {
         let mut bench = Bench::new(limits);
-        let Ok(Asked::Granted(mut grant)) = bench.core.ask(wish(tokens(0)), at(0)) else {
+        let Ok(Asked::Granted(mut grant)) = ask(&mut bench.core, wish(tokens(0)), at(0)) else {
             panic!("nothing costs nothing")
         };
         bench.core.answered(&mut grant, at(10));
         bench.core.settle(&mut grant, &Unit::TOKENS, 100, at(10));
         bench.core.release(grant, at(10));
-        assert!(bench.core.ask(wish(tokens(50)), at(20)).is_err(), "{limits}");
-        assert!(bench.core.ask(wish(tokens(50)), at(61_000)).is_ok(), "{limits}");
+        assert!(ask(&mut bench.core, wish(tokens(50)), at(20)).is_err(), "{limits}");
+        assert!(ask(&mut bench.core, wish(tokens(50)), at(61_000)).is_ok(), "{limits}");
     }
 }
 
@@ -126,9 +125,8 @@ fn settling_more_and_then_less_takes_the_difference_once() {
     let mut bench = Bench::new("1 per 10ms burst 10");
     let ask = |bench: &mut Bench, requests: u64, ms: u64| {
         bench.now = ms;
-        let wish =
-            Wish { key: Key::new(HOST), usage: Use::Permit, cost: requests.into(), arrival: None, deadline: None };
-        let Ok(Asked::Granted(grant)) = bench.core.ask(wish, at(ms)) else { panic!("not there") };
+        let wish = Want { cost: requests.into(), ..host() };
+        let Ok(Asked::Granted(grant)) = ask(&mut bench.core, wish, at(ms)) else { panic!("not there") };
         grant
     };
     let mut old = ask(&mut bench, 5, 0);
@@ -141,7 +139,7 @@ fn settling_more_and_then_less_takes_the_difference_once() {
 #[test]
 fn settling_and_giving_back_keep_the_steady_rate_after_a_pause() {
     let mut bench = Bench::new("10/s");
-    bench.core.pause(&Key::new(HOST), at(1_000), at(0));
+    bench.core.pause(&name(HOST), at(1_000), at(0));
     bench.now = 1_000;
     let mut probe = bench.granted();
     bench.core.answered(&mut probe, at(1_000));
@@ -159,12 +157,11 @@ fn a_newcomer_does_not_wait_for_those_who_are_about_to_be_refused() {
     for _ in 0..1_000 {
         assert!(matches!(bench.ask_until(1_500), Ok(Asked::Waiting(_))));
     }
-    bench.core.pause(&Key::new(HOST), at(2_000), at(0));
+    bench.core.pause(&name(HOST), at(2_000), at(0));
     // A call tells so many, and the rest are due.
     assert!(bench.core.waiting() > 700);
-    let wish =
-        Wish { key: Key::new(HOST), usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: Some(at(2_001)) };
-    assert!(matches!(bench.core.ask(wish, at(0)), Ok(Asked::Waiting(_))));
+    let wish = Want { deadline: Some(at(2_001)), ..host() };
+    assert!(matches!(ask(&mut bench.core, wish, at(0)), Ok(Asked::Waiting(_))));
     while bench.core.next() <= Some(at(0)) {
         bench.core.advance(at(0));
     }

@@ -1,6 +1,6 @@
 //! Random scripts: the core and the model do the same, event by event, and decide the same at the same instants.
 //!
-//! A script is a few hundred events at one gate: asks, departures (also of the granted that was not collected),
+//! A script is a few hundred events at one to four gates: asks for some of them, of all classes and flows, departures (also of the granted that was not collected),
 //! sendings, answers, refusals, settlements, endings, give-backs, pauses, other limits, a clock that stands still, goes
 //! back, oversleeps, or comes exactly when the core wants it. After every event the invariants of the core are asserted,
 //! and before every instant that the core names a poll of the model finds nothing.
@@ -28,9 +28,7 @@
 //!   is believed; leaving does not wake the next; whoever cannot wait for a pause is not told; a retune tells nobody
 //!   that it can never go; a gate in use is dropped; a paused gate is dropped; a release wakes nobody.
 
-use std::time::Duration;
-
-use super::model::{Decision, From, Kind, Level, Log, Model, Quota};
+use super::model::{self, Decision, From, Kind, Level, Log, Model, Quota};
 use super::*;
 use crate::quota::{self, Anchor};
 
@@ -42,6 +40,8 @@ struct Tally {
     steps: usize,
     granted_at_once: usize,
     granted_after_waiting: usize,
+    /// Of these, who had to pass several gates.
+    granted_several: usize,
     refused: usize,
     cancelled_unsent: usize,
     recalled: usize,
@@ -63,15 +63,30 @@ struct Script {
     random: fastrand::Rng,
     core: Admission,
     model: Model,
-    written: Vec<quota::Quota>,
-    paced: Vec<bool>,
+    gates: Vec<Written>,
     guests: Vec<Guest>,
     now: u64,
     tally: Tally,
 }
 
-fn at(ms: u64) -> Time {
-    Time::from_nanos(ms * 1_000_000)
+/// The limits of a gate, as they are written.
+struct Written {
+    quotas: Vec<quota::Quota>,
+    paced: Vec<bool>,
+    reserved: [u8; 2],
+}
+
+impl Written {
+    fn limits(&self, slots: Option<usize>) -> Limits {
+        let limits = self.quotas.iter().fold(Limits::new(), |limits, quota| limits.quota(quota.clone()));
+        let limits = slots.map_or(limits.clone(), |slots| limits.in_flight(slots));
+        let reserved = Priority::ALL.into_iter().zip(self.reserved).filter(|(_, percent)| *percent > 0);
+        reserved.fold(limits, |limits, (class, percent)| limits.reserve(class, percent))
+    }
+}
+
+fn gate_name(rule: usize) -> GateName {
+    GateName { rule, key: Key::new(HOST) }
 }
 
 fn signed(ms: u64) -> i64 {
@@ -113,24 +128,34 @@ fn quota(random: &mut fastrand::Rng) -> (quota::Quota, Quota) {
     (written, Quota { unit, kind: Kind::Window(log, pace) })
 }
 
+/// A gate in both worlds.
+fn gate(random: &mut fastrand::Rng) -> (Written, Limits, model::Gate) {
+    let most = if random.u8(0..8) == 0 { 4 } else { 2 };
+    let (written, quotas): (Vec<_>, Vec<_>) = (0..random.usize(0..most)).map(|_| quota(random)).unzip();
+    let slots = random.bool().then(|| random.usize(1..5));
+    let reserved = if random.u8(0..4) == 0 { [random.u8(1..60), random.u8(1..39)] } else { [0; 2] };
+    let paced = quotas.iter().map(|quota| matches!(quota.kind, Kind::Window(_, Some(_)))).collect();
+    let written = Written { quotas: written, paced, reserved };
+    let [high, normal] = reserved.map(i64::from);
+    let limits = written.limits(slots);
+    (written, limits, model::Gate::new(quotas, slots, [0, high, high + normal]))
+}
+
 impl Script {
     fn new(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
-        let (mut limits, mut quotas, mut all) = (Limits::new(), Vec::new(), Vec::new());
-        for _ in 0..random.usize(0..4) {
-            let (written, modelled) = quota(&mut random);
-            limits = limits.quota(written.clone());
-            all.push(written);
-            quotas.push(modelled);
+        let count = random.usize(1..5);
+        let (mut gates, mut rules, mut modelled) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (written, limits, model) = gate(&mut random);
+            gates.push(written);
+            rules.push(Rule { limits, shared: false });
+            modelled.push(model);
         }
-        let slots = random.bool().then(|| random.usize(1..5));
-        if let Some(slots) = slots {
-            limits = limits.in_flight(slots);
-        }
-        let core = Admission::new(limits);
+        let age = [20, 300, 30_000][random.usize(0..3)];
+        let core = Admission::new(Settings { rules, age: Duration::from_millis(age), ..Settings::default() });
         let (guests, tally) = (Vec::new(), Tally::default());
-        let paced = quotas.iter().map(|quota| matches!(quota.kind, Kind::Window(_, Some(_)))).collect();
-        Self { random, core, model: Model::new(quotas, slots), written: all, paced, guests, now: 0, tally }
+        Self { random, core, model: Model::new(modelled, signed(age)), gates, guests, now: 0, tally }
     }
 
     fn run(mut self, steps: usize) -> Tally {
@@ -184,40 +209,61 @@ impl Script {
             return;
         }
         let key = Key::new(["a", "b", "c", "d", "e", "f", "g", "h"][self.random.usize(0..8)]);
-        let wish = Wish { key, usage: Use::Permit, cost: Cost::new(), arrival: None, deadline: None };
-        if let Ok(Asked::Granted(grant)) = self.core.ask(wish, at(now)) {
+        let (gates, cost) = ([GateName { rule: self.random.usize(..self.gates.len()), key }], Cost::new());
+        if let Ok(Asked::Granted(grant)) = self.core.ask(&Wish::new(&gates, &cost), at(now)) {
+            self.model.passes_by();
             self.core.release(grant, at(now));
         }
-        self.tally.made_anew += usize::from(!self.core.keys.contains_key(&Key::new(HOST)));
+        self.forget_anew();
+    }
+
+    /// What requests usually take is not known of a gate that was dropped and made anew.
+    fn forget_anew(&mut self) {
+        for name in self.core.state.gates.made.drain(..).filter(|name| name.key.as_str() == HOST) {
+            self.model.gates[name.rule].forget();
+            self.tally.made_anew += 1;
+        }
     }
 
     fn ask(&mut self, now: u64) {
-        let id = self.guests.len();
         let cost = [self.random.i64(0..3).min(1 + self.random.i64(0..2)), self.random.i64(0..6)];
-        let seen = self.model.slots.is_some() || self.random.u8(0..5) > 0;
         let deadline = match self.random.u8(0..8) {
             0 => None,
             1..=3 => Some(now + self.random.u64(0..300)),
             _ => Some(now + 1_000_000),
         };
-        self.ask_in_place(id, cost, seen, None, deadline, now);
+        let gates = self.some_gates();
+        let counted = gates.iter().any(|gate| self.model.gates[*gate].slots.is_some());
+        let seen = counted || self.random.u8(0..5) > 0;
+        let class = [0, 1, 1, 1, 2][self.random.usize(0..5)];
+        let flow = self.random.usize(0..4).saturating_sub(1);
+        let (id, deadline) = (self.guests.len(), deadline.map(signed));
+        self.put(model::Ask { id, gates, cost, seen, class, flow, arrival: None, deadline }, None, now);
     }
 
-    fn ask_in_place(
-        &mut self,
-        id: usize,
-        cost: [i64; 2],
-        seen: bool,
-        place: Option<(Arrival, u64)>,
-        deadline: Option<u64>,
-        now: u64,
-    ) {
-        let costs = Cost::from(unsigned(cost[0])).and(Unit::TOKENS, unsigned(cost[1]));
-        let usage = if seen { Use::Permit } else { Use::Unseen };
-        let (arrival, again) = place.unzip();
-        let wish = Wish { key: Key::new(HOST), usage, cost: costs, arrival, deadline: deadline.map(at) };
-        let asked = self.core.ask(wish, at(now));
-        let expected = self.model.ask(id, cost, seen, again, deadline.map(signed));
+    /// Any one, or any several in any order.
+    fn some_gates(&mut self) -> Vec<usize> {
+        let mut gates: Vec<_> = (0..self.gates.len()).collect();
+        self.random.shuffle(&mut gates);
+        let several = self.random.usize(1..=gates.len());
+        gates.truncate(if self.random.bool() { 1 } else { several });
+        gates
+    }
+
+    fn put(&mut self, ask: model::Ask, arrival: Option<Arrival>, now: u64) {
+        let cost = Cost::from(unsigned(ask.cost[0])).and(Unit::TOKENS, unsigned(ask.cost[1]));
+        let gates: Vec<_> = ask.gates.iter().map(|gate| gate_name(*gate)).collect();
+        let wish = Wish {
+            usage: if ask.seen { Use::Permit } else { Use::Unseen },
+            class: Priority::ALL[ask.class],
+            flow: (ask.flow > 0).then(|| Arc::from(ask.flow.to_string())),
+            arrival,
+            deadline: ask.deadline.map(|deadline| at(unsigned(deadline))),
+            ..Wish::new(&gates, &cost)
+        };
+        let asked = self.core.ask(&wish, at(now));
+        self.forget_anew();
+        let expected = self.model.ask(ask);
         let guest = match (asked, expected) {
             (Ok(Asked::Granted(grant)), Ok(true)) => {
                 self.tally.granted_at_once += 1;
@@ -246,9 +292,7 @@ impl Script {
         let Guest::Waiting(ask) = std::mem::replace(&mut self.guests[id], Guest::Gone) else { return };
         // Whoever is to be decided at this very instant may be granted first, and its grant goes back.
         self.core.advance(at(now));
-        if self.core.asks[ask].decision.as_ref().is_some_and(Result::is_ok) {
-            self.tally.cancelled_unsent += 1;
-        }
+        self.tally.cancelled_unsent += usize::from(self.is_granted(ask));
         self.core.leave(ask, at(now));
         self.model.leave(id);
     }
@@ -257,36 +301,32 @@ impl Script {
         if self.random.u8(0..4) > 0 {
             return;
         }
-        let until = now + self.random.u64(0..200);
-        self.core.pause(&Key::new(HOST), at(until), at(now));
-        self.model.pause(signed(until));
+        let (gate, until) = (self.random.usize(..self.gates.len()), now + self.random.u64(0..200));
+        self.core.pause(&gate_name(gate), at(until), at(now));
+        self.forget_anew();
+        self.model.pause(gate, signed(until));
     }
 
     /// Other numbers for the same quotas: of a bucket the burst, of a window (that is not paced) how many it lets go.
     fn retune(&mut self, now: u64) {
-        let (mut limits, mut numbers) = (Limits::new(), Vec::new());
-        for place in 0..self.written.len() {
-            let old = &self.written[place];
+        let gate = self.random.usize(..self.gates.len());
+        let (written, mut numbers) = (&mut self.gates[gate], Vec::new());
+        for (old, paced) in written.quotas.iter_mut().zip(&written.paced) {
             let mut number = self.random.u64(1..12);
             let period = u64::try_from(old.period().as_millis()).unwrap();
-            let new = if old.burst().is_some() {
+            *old = if old.burst().is_some() {
                 format!("1 {} per {period}ms burst {number}", old.unit()).parse().unwrap()
             } else {
-                if self.paced[place] || !period.is_multiple_of(number) {
+                if *paced || !period.is_multiple_of(number) {
                     number = old.count();
                 }
                 old.with_count(number)
             };
-            self.written[place] = new.clone();
-            limits = limits.quota(new);
             numbers.push(signed(number));
         }
-        let slots = self.model.slots.map(|_| self.random.usize(1..5));
-        if let Some(slots) = slots {
-            limits = limits.in_flight(slots);
-        }
-        self.core.set_limits(limits, at(now));
-        self.model.retune(slots, &numbers);
+        let slots = self.model.gates[gate].slots.map(|_| self.random.usize(1..5));
+        self.core.set_limits(gate, written.limits(slots), at(now));
+        self.model.retune(gate, slots, &numbers);
     }
 
     /// Something happens to one of those who were granted.
@@ -321,24 +361,26 @@ impl Script {
         }
         // Recalled: it goes back, and asks again in its old place.
         self.tally.recalled += 1;
-        let place = self.model.arrival_of(id).map(|again| (grant.arrival, again));
+        let (ask, arrival) = (self.model.ask_of(id), Some(grant.arrival));
         self.give_back(id, grant, now);
         self.compare();
-        let again = self.guests.len();
-        self.ask_in_place(again, [1, 0], true, place, Some(now + 100_000), now);
+        if let Some(ask) = ask {
+            self.put(model::Ask { id: self.guests.len(), deadline: Some(signed(now + 100_000)), ..ask }, arrival, now);
+        }
         Guest::Gone
     }
 
     fn answer(&mut self, id: usize, mut grant: Grant, since: u64, now: u64) -> Guest {
+        let place = self.random.usize(..grant.taken.len());
         match self.random.u8(0..16) {
             0 => {
                 let wait = Duration::from_millis(self.random.u64(0..300));
-                self.core.refused(&mut grant, Wait::Stated(wait), at(now));
-                self.model.refused(id, Some(signed(wait.as_millis().try_into().unwrap())));
+                self.core.refused(&mut grant, place, Wait::Stated(wait), at(now));
+                self.model.refused(id, place, Some(signed(wait.as_millis().try_into().unwrap())));
             }
             1 => {
-                self.core.refused(&mut grant, Wait::Unstated(0), at(now));
-                self.model.refused(id, None);
+                self.core.refused(&mut grant, place, Wait::Unstated(0), at(now));
+                self.model.refused(id, place, None);
             }
             2 => {
                 let (unit, actual) = (self.random.usize(0..2), self.random.u64(0..6));
@@ -363,14 +405,12 @@ impl Script {
 
     /// The same decisions, the grants in the same order, and nobody left who may go.
     fn compare(&mut self) {
-        self.core.assert_sound();
         assert_eq!(self.core.waiting(), self.model.waiting());
         let mine = std::iter::from_fn(|| self.core.pop_decided()).collect::<Vec<_>>();
         let is_there = |(id, _): &(usize, Decision)| matches!(self.guests[*id], Guest::Waiting(_));
         let theirs: Vec<_> = std::mem::take(&mut self.model.decided).into_iter().filter(is_there).collect();
         assert_eq!(mine.len(), theirs.len());
-        let granted = |ask: &AskId| self.core.asks[*ask].decision.as_ref().is_some_and(Result::is_ok);
-        let my_grants: Vec<_> = mine.iter().copied().filter(granted).collect();
+        let my_grants: Vec<_> = mine.iter().copied().filter(|ask| self.is_granted(*ask)).collect();
         let their_grants = theirs.iter().filter(|(_, decision)| *decision == Decision::Granted);
         assert_eq!(my_grants, their_grants.map(|(id, _)| self.ask_of(*id)).collect::<Vec<_>>(), "the order of grants");
         for (id, decision) in theirs {
@@ -380,6 +420,10 @@ impl Script {
         if !self.model.decided.is_empty() {
             self.compare();
         }
+    }
+
+    fn is_granted(&self, ask: AskId) -> bool {
+        matches!(&self.core.state.lanes.asks[ask], Ask::Decided(decision) if decision.is_ok())
     }
 
     fn ask_of(&self, id: usize) -> AskId {
@@ -400,7 +444,10 @@ impl Script {
             }
         }
         match self.core.collect(ask).unwrap() {
-            Ok(grant) => self.guests[id] = Guest::Granted(grant),
+            Ok(grant) => {
+                self.tally.granted_several += usize::from(grant.taken.len() > 1);
+                self.guests[id] = Guest::Granted(grant);
+            }
             Err(refused) => {
                 self.tally.refused += 1;
                 let too_much = refused.reason == Reason::CostExceedsQuota;
@@ -410,7 +457,7 @@ impl Script {
     }
 
     fn core_now(&self) -> u64 {
-        self.core.now.as_nanos() / 1_000_000
+        self.core.state.now.as_nanos() / 1_000_000
     }
 }
 
@@ -435,6 +482,7 @@ impl Tally {
             steps: self.steps + other.steps,
             granted_at_once: self.granted_at_once + other.granted_at_once,
             granted_after_waiting: self.granted_after_waiting + other.granted_after_waiting,
+            granted_several: self.granted_several + other.granted_several,
             refused: self.refused + other.refused,
             cancelled_unsent: self.cancelled_unsent + other.cancelled_unsent,
             recalled: self.recalled + other.recalled,

@@ -15,8 +15,8 @@ impl Vector {
     /// Asks for so much: granted now, or waiting.
     fn ask(&mut self, at_tenths: u64, amount: u64) -> Option<AskId> {
         let deadline = Some(at(FOREVER));
-        let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: amount.into(), arrival: None, deadline };
-        match self.0.core.ask(wish, at(at_tenths * 100)).unwrap() {
+        let wish = Want { cost: amount.into(), deadline, ..host() };
+        match ask(&mut self.0.core, wish, at(at_tenths * 100)).unwrap() {
             Asked::Granted(_) => None,
             Asked::Waiting(id) => Some(id),
         }
@@ -27,12 +27,12 @@ impl Vector {
     }
 
     fn set(&mut self, at_tenths: u64, rate: f64, burst: u64) {
-        self.0.core.set_limits(Quota::bucket(rate, burst).into(), at(at_tenths * 100));
+        self.0.core.set_limits(0, Quota::bucket(rate, burst).into(), at(at_tenths * 100));
     }
 
     /// When each went, from now on, in order.
     fn go_on(&mut self) -> Vec<(Option<AskId>, u64)> {
-        self.0.now = self.0.core.now.as_nanos() / 1_000_000;
+        self.0.now = self.0.core.state.now.as_nanos() / 1_000_000;
         let mut went = self.0.decided();
         while self.0.core.waiting() > 0 {
             let next = self.0.core.next().unwrap();
@@ -131,7 +131,7 @@ fn another_rate_and_then_a_cancellation() {
 fn what_can_never_go_is_refused() {
     let mut vector = Vector::new(10.0, 2);
     let deadline = Some(at(FOREVER));
-    let wish = Wish { key: Key::new(HOST), usage: Use::Permit, cost: 3.into(), arrival: None, deadline };
-    assert_eq!(vector.0.core.ask(wish, at(0)).unwrap_err().reason, Reason::CostExceedsQuota);
+    let wish = Want { cost: 3.into(), deadline, ..host() };
+    assert_eq!(ask(&mut vector.0.core, wish, at(0)).unwrap_err().reason, Reason::CostExceedsQuota);
     assert!(Quota::bucket(1e-10, 1).plan().is_err());
 }

@@ -1,0 +1,102 @@
+//! May somebody go, and where does it stand if not.
+
+use super::gate::{Block, Cause, Use};
+use super::gates::GateId;
+use super::grant::Grant;
+use super::lanes::Course;
+use super::order::{Arrival, FlowName, LaneId, Rank};
+use super::state::State;
+use crate::cost::{Cost, Costs};
+use crate::priority::Priority;
+use crate::refused::Reason;
+
+/// What somebody needs to go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need<'a> {
+    pub(super) course: &'a Course,
+    pub(super) class: Priority,
+    pub(super) cost: &'a Cost,
+    pub(super) usage: Use,
+}
+
+/// Where somebody is kept from going, and by what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stand {
+    /// The place of the gate in the course.
+    pub(super) place: usize,
+    pub(super) block: Block,
+}
+
+impl State {
+    /// The gate that can never let somebody go, and why.
+    pub(super) fn impossible(&self, need: Need<'_>) -> Option<(Reason, GateId, Block)> {
+        need.course.iter().find_map(|id| {
+            let gate = &self.gates[*id];
+            if need.usage == Use::Unseen && gate.counts_in_flight() {
+                return Some((Reason::NeedsPermit, *id, Block::open(Cause::Slots)));
+            }
+            gate.never_lets(need.cost, need.class).map(|block| (Reason::CostExceedsQuota, *id, block))
+        })
+    }
+
+    /// When somebody can go at the earliest, with what is queued ahead of it in its own lane, and which gate decides that.
+    pub(super) fn estimate(&self, need: Need<'_>, queued: &Costs) -> (GateId, Block) {
+        let all = need.course.iter().map(|gate| (*gate, self.gates[*gate].estimate(need.cost, queued, self.due)));
+        let latest = all.reduce(|latest, next| if next.1.until > latest.1.until { next } else { latest });
+        // Only who has gates can be in the way of one.
+        latest.unwrap_or((0, Block::senior(Some(self.due))))
+    }
+
+    /// What keeps somebody from going: nothing, or the gate to stand at and what blocks there.
+    pub(super) fn look(&mut self, course: &Course, cost: &Cost, rank: Rank) -> Option<Stand> {
+        let mut longest: Option<Stand> = None;
+        for (place, gate) in course.iter().enumerate() {
+            let Some(block) = self.blocked_at(*gate, cost, rank) else { continue };
+            if longest.is_none_or(|stand| block.weight() > stand.block.weight()) {
+                longest = Some(Stand { place, block });
+            }
+        }
+        longest
+    }
+
+    /// What keeps somebody from going at one gate: the gate itself, somebody senior who stands there, or the most senior
+    /// of those who hold it, if it could not be served after.
+    pub(super) fn blocked_at(&mut self, gate: GateId, cost: &Cost, rank: Rank) -> Option<Block> {
+        self.bring_up(gate);
+        let block = self.gates[gate].blocked(&[cost], rank.standing.class(), self.due);
+        if self.gates[gate].is_shared() {
+            self.borrow_and_return(gate);
+        }
+        if block.is_some() {
+            return block;
+        }
+        if self.lanes.first(gate, self.due).is_some_and(|(first, _)| first < rank) {
+            return Some(Block::senior(None));
+        }
+        let (senior, holder) = self.lanes.first_holder(gate, self.due).filter(|(senior, _)| *senior < rank)?;
+        let (_, held) = self.lanes.lane(holder).queue.head(&self.lanes.asks)?;
+        let both = self.gates[gate].blocked(&[cost, &held.cost], senior.standing.class(), self.due)?;
+        Some(Block::senior(both.until))
+    }
+
+    /// Of the course of a lane that stands at a gate, a bit for each other that is no faster.
+    pub(super) fn no_faster(&self, lane: LaneId, stands: GateId, cost: &Cost) -> u64 {
+        let interval = self.gates[stands].late_interval_nanos(cost, self.due);
+        let others = self.lanes.lane(lane).course.iter().enumerate().filter(|(_, gate)| **gate != stands);
+        let slower = others.filter(|(_, gate)| self.gates[**gate].interval_nanos(cost) >= interval);
+        slower.fold(0, |held, (place, _)| held | 1 << place)
+    }
+
+    /// Takes what is needed, of all gates at once.
+    pub(super) fn grant(&mut self, need: Need<'_>, flow: FlowName, arrival: Arrival) -> Grant {
+        let Need { course, class, cost, usage } = need;
+        let taken = course.iter().map(|gate| (*gate, self.gates[*gate].take(cost, usage, self.due, self.now)));
+        let taken = taken.collect();
+        let turn = self.lanes.order.served(class, flow, cost, self.due);
+        for lane in self.lanes.order.moved(&turn) {
+            self.lane_changed(lane);
+        }
+        course.iter().for_each(|gate| self.changed(*gate));
+        Grant { arrival, taken, turn }
+    }
+}

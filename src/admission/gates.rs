@@ -1,0 +1,213 @@
+//! The gates by key: made on first use, dropped at rest, and never more than so many.
+
+use std::collections::HashMap;
+use std::ops::{Index, IndexMut};
+
+use slab::Slab;
+
+use super::gate::Gate;
+use crate::key::Key;
+use crate::limits::Limits;
+use crate::time::Time;
+
+/// Whoever makes a gate looks at so many others, whether they are at rest: those cannot outnumber the rest for long.
+const LOOKED_AT: usize = 4;
+
+/// Whoever finds no room for one looks at so many.
+const MOST_LOOKED_AT: usize = 256;
+
+/// The number of a gate, as long as there is something at it.
+pub(super) type GateId = usize;
+
+/// Which gate: a key, and the rule by whose limits it is counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct GateName {
+    pub(crate) rule: usize,
+    pub(crate) key: Key,
+}
+
+/// The limits of all gates of one rule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rule {
+    pub(crate) limits: Limits,
+    /// Whether a store that other processes share lends the units.
+    pub(crate) shared: bool,
+}
+
+/// What a new key gets if there are too many, and none that was looked at is at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// Nothing.
+    #[default]
+    Refuse,
+    /// One gate together with all other such keys. Whoever gets a gate of its own later begins with what that one counts.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for limits on what comes in"))]
+    Share,
+}
+
+/// All gates, and the rules that they are made by.
+#[derive(Debug)]
+pub(super) struct Gates {
+    slab: Slab<Entry>,
+    keys: HashMap<GateName, GateId>,
+    rules: Vec<Current>,
+    most: usize,
+    overflow: Overflow,
+    /// The key of the gates that keys without one of their own share, and how many of those there are.
+    further: Key,
+    shared: usize,
+    /// Where the search for gates at rest goes on.
+    hand: GateId,
+    #[cfg(test)]
+    pub(super) made: Vec<GateName>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    gate: Gate,
+    name: GateName,
+    version: u64,
+}
+
+/// A rule as it is now.
+#[derive(Debug)]
+struct Current {
+    rule: Rule,
+    /// Counts the limits that it has had.
+    version: u64,
+}
+
+impl Gates {
+    pub(super) fn new(rules: Vec<Rule>, most: usize, overflow: Overflow) -> Self {
+        let rules = rules.into_iter().map(|rule| Current { rule, version: 0 }).collect();
+        let further = Key::new("(all further keys)");
+        Self {
+            slab: Slab::new(),
+            keys: HashMap::new(),
+            rules,
+            most,
+            overflow,
+            further,
+            shared: 0,
+            hand: 0,
+            #[cfg(test)]
+            made: Vec::new(),
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    pub(super) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = GateId> {
+        self.slab.iter().map(|(id, _)| id)
+    }
+
+    /// One more than the greatest number that a gate may have.
+    pub(super) fn end(&self) -> GateId {
+        self.slab.capacity()
+    }
+
+    pub(super) fn get(&self, id: GateId) -> Option<&GateName> {
+        self.slab.get(id).map(|entry| &entry.name)
+    }
+
+    /// Its name, for those who read it.
+    pub(super) fn key(&self, id: GateId) -> &str {
+        self.slab[id].name.key.as_str()
+    }
+
+    pub(super) fn find(&self, name: &GateName) -> Option<GateId> {
+        self.keys.get(name).copied()
+    }
+
+    /// The gate of a name, made on first use. `None` if there are too many.
+    pub(super) fn find_or_make(&mut self, name: &GateName, now: Time) -> Option<GateId> {
+        if let Some(id) = self.find(name) {
+            return Some(id);
+        }
+        self.drop_at_rest(LOOKED_AT, now);
+        if self.is_full() {
+            self.drop_at_rest(MOST_LOOKED_AT, now);
+        }
+        match self.overflow {
+            _ if !self.is_full() => Some(self.make(name, now)),
+            Overflow::Refuse => None,
+            Overflow::Share => {
+                let further = self.further(name.rule);
+                Some(self.find(&further).unwrap_or_else(|| self.make(&further, now)))
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.slab.len() - self.shared >= self.most
+    }
+
+    fn further(&self, rule: usize) -> GateName {
+        GateName { rule, key: self.further.clone() }
+    }
+
+    /// Makes the gate of a name, however many there are.
+    pub(super) fn make(&mut self, name: &GateName, now: Time) -> GateId {
+        let (gate, version) = if let Some(further) = self.find(&self.further(name.rule)) {
+            (self.slab[further].gate.split(now), self.slab[further].version)
+        } else {
+            let Current { rule, version } = &self.rules[name.rule];
+            (Gate::new(&rule.limits, rule.shared), *version)
+        };
+        self.shared += usize::from(name.key == self.further);
+        let id = self.slab.insert(Entry { gate, name: name.clone(), version });
+        self.keys.insert(name.clone(), id);
+        #[cfg(test)]
+        self.made.push(name.clone());
+        id
+    }
+
+    /// Looks at so many gates, where the last look ended, and drops those that a fresh one would be the same as.
+    fn drop_at_rest(&mut self, looks: usize, now: Time) {
+        for _ in 0..looks.min(self.slab.len()) {
+            self.hand = if self.hand + 1 < self.slab.capacity() { self.hand + 1 } else { 0 };
+            if self.slab.get_mut(self.hand).is_some_and(|entry| entry.gate.is_at_rest(now)) {
+                let Entry { name, .. } = self.slab.remove(self.hand);
+                self.shared -= usize::from(name.key == self.further);
+                self.keys.remove(&name);
+            }
+        }
+    }
+
+    /// Other limits for all gates of a rule. Each takes them over when it is next looked at.
+    pub(super) fn set_limits(&mut self, rule: usize, limits: Limits) {
+        if let Some(current) = self.rules.get_mut(rule) {
+            current.rule.limits = limits;
+            current.version += 1;
+        }
+    }
+
+    /// Lets a gate take over the limits of its rule. False if it has them.
+    pub(super) fn bring_up(&mut self, id: GateId, now: Time) -> bool {
+        let entry = &mut self.slab[id];
+        let current = &self.rules[entry.name.rule];
+        let old = entry.version != current.version;
+        if old {
+            entry.version = current.version;
+            entry.gate.retune(&current.rule.limits, now);
+        }
+        old
+    }
+}
+
+impl Index<GateId> for Gates {
+    type Output = Gate;
+
+    fn index(&self, id: GateId) -> &Gate {
+        &self.slab[id].gate
+    }
+}
+
+impl IndexMut<GateId> for Gates {
+    fn index_mut(&mut self, id: GateId) -> &mut Gate {
+        &mut self.slab[id].gate
+    }
+}

@@ -1,0 +1,419 @@
+//! Who stands where: lanes, lines and holds.
+//!
+//! Asks for the same gates, of the same class and flow, form a *lane*, first come, first served. What stands in the
+//! *line* of a gate is not an ask but a lane, by its head, and in one line only; a lane that is the first in its line
+//! may *hold* other gates that it needs. So no event moves more than a few lanes, however many wait.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use slab::Slab;
+use smallvec::SmallVec;
+
+use super::gates::GateId;
+use super::order::{Arrival, FlowId, FlowName, LaneId, Order, Rank, Standing};
+use super::queue::{AskId, Asks, Queue, Waiting};
+use super::timers::{Owner, Timers};
+use crate::priority::Priority;
+use crate::time::Time;
+
+/// The gates that one request passes, in its own order.
+pub(super) type Course = SmallVec<[GateId; 4]>;
+
+/// All lanes and all lines.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub(super) order: Order,
+    pub(super) asks: Asks,
+    slab: Slab<Lane>,
+    index: HashMap<(Course, Priority, FlowId), LaneId>,
+    /// By gate.
+    lines: Vec<Line>,
+    /// The lines whose first lane may have come to be able to go, by who that is.
+    dirty: BTreeSet<(Rank, GateId)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) course: Course,
+    pub(super) class: Priority,
+    pub(super) flow: FlowId,
+    pub(super) name: FlowName,
+    pub(super) queue: Queue,
+    /// At which gate of its course it stands.
+    pub(super) stands: usize,
+    held: u64,
+    /// Under which it is sorted.
+    key: (Standing, u64),
+    head: Arrival,
+    pub(super) timer: Option<Time>,
+}
+
+/// What is known of one gate about those who wait.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    standing: Ranked,
+    holders: Ranked,
+    /// All lanes whose course leads through here.
+    pub(super) lanes: BTreeSet<LaneId>,
+    /// Whose holds are those of the first in this line.
+    posted: Option<LaneId>,
+    pub(super) timer: Option<Time>,
+    dirty: Option<Rank>,
+}
+
+/// Lanes by seniority. The lanes of one flow are sorted by arrival; the flows by their tags, which only grow, as they were
+/// when they were last looked at.
+#[derive(Debug, Default)]
+struct Ranked {
+    members: BTreeSet<(Standing, FlowId, u64, LaneId)>,
+    keys: BTreeMap<(Standing, FlowId), Rank>,
+    tops: BTreeSet<(Rank, FlowId)>,
+}
+
+impl Ranked {
+    fn insert(&mut self, lane: LaneId, standing: Standing, flow: FlowId, rank: Rank) {
+        self.members.insert((standing, flow, rank.number, lane));
+        if self.keys.get(&(standing, flow)).is_none_or(|top| rank < *top) {
+            self.set_top(standing, flow, Some(rank));
+        }
+    }
+
+    fn remove(&mut self, lane: LaneId, (standing, number): (Standing, u64), flow: FlowId) {
+        self.members.remove(&(standing, flow, number, lane));
+        if let Some(top) = self.keys.get(&(standing, flow)).copied().filter(|top| top.number == number) {
+            let next = self.first_of(standing, flow);
+            self.set_top(standing, flow, next.map(|(number, _)| Rank { number, ..top }));
+        }
+    }
+
+    fn first_of(&self, standing: Standing, flow: FlowId) -> Option<(u64, LaneId)> {
+        let first = self.members.range((standing, flow, 0, 0)..).next()?;
+        (first.0 == standing && first.1 == flow).then_some((first.2, first.3))
+    }
+
+    fn set_top(&mut self, standing: Standing, flow: FlowId, rank: Option<Rank>) {
+        let old = match rank {
+            Some(rank) => self.keys.insert((standing, flow), rank),
+            None => self.keys.remove(&(standing, flow)),
+        };
+        if let Some(old) = old {
+            self.tops.remove(&(old, flow));
+        }
+        self.tops.extend(rank.map(|rank| (rank, flow)));
+    }
+}
+
+impl Lane {
+    pub(super) fn stands_at(&self) -> GateId {
+        self.course[self.stands]
+    }
+
+    /// Which gates of its course it holds, a bit for each.
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(order: Order) -> Self {
+        let (asks, slab) = (Slab::new(), Slab::new());
+        Self { order, asks, slab, index: HashMap::new(), lines: Vec::new(), dirty: BTreeSet::new() }
+    }
+
+    pub(super) fn lane(&self, lane: LaneId) -> &Lane {
+        &self.slab[lane]
+    }
+
+    pub(super) fn lane_mut(&mut self, lane: LaneId) -> &mut Lane {
+        &mut self.slab[lane]
+    }
+
+    pub(super) fn lane_and_asks(&mut self, lane: LaneId) -> (&mut Lane, &Asks) {
+        (&mut self.slab[lane], &self.asks)
+    }
+
+    pub(super) fn contains(&self, lane: LaneId) -> bool {
+        self.slab.contains(lane)
+    }
+
+    pub(super) fn line(&self, gate: GateId) -> Option<&Line> {
+        self.lines.get(gate)
+    }
+
+    /// The line of a gate; there is one for each that somebody has asked to pass.
+    pub(super) fn line_mut(&mut self, gate: GateId) -> &mut Line {
+        if self.lines.len() <= gate {
+            self.lines.resize_with(gate + 1, Line::default);
+        }
+        &mut self.lines[gate]
+    }
+
+    pub(super) fn find(&self, course: &Course, class: Priority, flow: FlowId) -> Option<LaneId> {
+        self.index.get(&(course.clone(), class, flow)).copied()
+    }
+
+    // --- asks come and go
+
+    /// A new lane, for an ask that then enters it.
+    pub(super) fn open(&mut self, course: &Course, class: Priority, flow: FlowId, name: FlowName, at: usize) -> LaneId {
+        let key = (Standing::default(), 0);
+        let (queue, head) = (Queue::new(), Arrival::default());
+        let lane =
+            Lane { course: course.clone(), class, flow, name, queue, stands: at, held: 0, key, head, timer: None };
+        let id = self.slab.insert(lane);
+        self.index.insert((course.clone(), class, flow), id);
+        self.order.enter(class, flow, id);
+        for gate in course {
+            self.line_mut(*gate).lanes.insert(id);
+        }
+        id
+    }
+
+    /// Somebody waits from now on. True if it is the head of its lane.
+    pub(super) fn enter(&mut self, waiting: Waiting, now: Time) -> (AskId, bool) {
+        let lane = waiting.lane();
+        let id = self.asks.insert(super::queue::Ask::Waiting(waiting));
+        let Lane { queue, .. } = &mut self.slab[lane];
+        let was_empty = queue.len() == 0;
+        queue.insert(&mut self.asks, id);
+        let is_head = queue.head(&self.asks).is_some_and(|(head, _)| head == id);
+        if is_head {
+            self.head_changed(lane, was_empty, now);
+        }
+        (id, is_head)
+    }
+
+    /// Somebody does not wait any more; the ask itself stays. True if it was the head of its lane.
+    pub(super) fn exit(&mut self, ask: AskId, now: Time) -> bool {
+        let Some(lane) = self.asks[ask].waiting().map(Waiting::lane) else { return false };
+        let Lane { queue, .. } = &mut self.slab[lane];
+        let was_head = queue.head(&self.asks).is_some_and(|(head, _)| head == ask);
+        queue.remove(&mut self.asks, ask);
+        if was_head {
+            self.head_changed(lane, false, now);
+        }
+        was_head
+    }
+
+    /// Sorts a lane by its new head, if it has one; else out of its line.
+    fn head_changed(&mut self, lane: LaneId, is_new: bool, now: Time) {
+        if !is_new {
+            self.sort_out(lane);
+        }
+        let Lane { queue, head, .. } = &mut self.slab[lane];
+        let first = queue.head(&self.asks).map(|(_, ask)| ask.arrival);
+        if let Some(arrival) = first {
+            *head = arrival;
+            self.sort_in(lane, now);
+        }
+    }
+
+    /// Gives up a lane in which nobody waits. It holds nothing any more.
+    pub(super) fn close(&mut self, lane: LaneId, timers: &mut Timers) {
+        self.unpost(lane);
+        let Lane { course, class, flow, mut timer, .. } = self.slab.remove(lane);
+        timers.set(Owner::Lane(lane), &mut timer, None);
+        self.order.leave(class, flow, lane);
+        for gate in &course {
+            self.lines[*gate].lanes.remove(&lane);
+        }
+        self.index.remove(&(course, class, flow));
+    }
+
+    // --- seniority
+
+    pub(super) fn rank(&self, lane: LaneId, now: Time) -> Rank {
+        let Lane { class, flow, head, .. } = self.slab[lane];
+        self.order.rank(class, flow, head, now)
+    }
+
+    /// When the head of a lane goes up a class, if nothing happens before.
+    pub(super) fn promotion(&self, lane: LaneId, now: Time) -> Option<Time> {
+        let Lane { class, flow, head, .. } = self.slab[lane];
+        self.order.promotion(class, flow, head, now)
+    }
+
+    /// Sorts a lane anew if its standing has changed.
+    pub(super) fn sort(&mut self, lane: LaneId, now: Time) {
+        if self.slab[lane].key.0 != self.rank(lane, now).standing {
+            self.sort_out(lane);
+            self.sort_in(lane, now);
+        }
+    }
+
+    fn sort_out(&mut self, lane: LaneId) {
+        self.each_set(lane, |set, key, flow| set.remove(lane, key, flow));
+    }
+
+    fn sort_in(&mut self, lane: LaneId, now: Time) {
+        let rank = self.rank(lane, now);
+        self.slab[lane].key = (rank.standing, rank.number);
+        self.each_set(lane, |set, (standing, _), flow| set.insert(lane, standing, flow, rank));
+    }
+
+    /// The sets in which a lane is: its line, and the holders of what it holds.
+    fn each_set(&mut self, lane: LaneId, mut act: impl FnMut(&mut Ranked, (Standing, u64), FlowId)) {
+        let Lane { course, stands, held, key, flow, .. } = &self.slab[lane];
+        for (place, gate) in course.iter().enumerate() {
+            let Line { standing, holders, .. } = &mut self.lines[*gate];
+            if place == *stands {
+                act(standing, *key, *flow);
+            }
+            if held & (1 << place) != 0 {
+                act(holders, *key, *flow);
+            }
+        }
+    }
+
+    /// The most senior of those who stand at a gate.
+    pub(super) fn first(&mut self, gate: GateId, now: Time) -> Option<(Rank, LaneId)> {
+        self.first_in(gate, |line| &mut line.standing, now)
+    }
+
+    /// The most senior of those who hold a gate.
+    pub(super) fn first_holder(&mut self, gate: GateId, now: Time) -> Option<(Rank, LaneId)> {
+        self.first_in(gate, |line| &mut line.holders, now)
+    }
+
+    fn first_in(&mut self, gate: GateId, set: fn(&mut Line) -> &mut Ranked, now: Time) -> Option<(Rank, LaneId)> {
+        loop {
+            let ranked = set(self.lines.get_mut(gate)?);
+            let (key, flow) = *ranked.tops.first()?;
+            let (_, lane) = ranked.first_of(key.standing, flow)?;
+            let rank = self.rank(lane, now);
+            if rank == key {
+                return Some((rank, lane));
+            }
+            if rank.standing == key.standing {
+                set(&mut self.lines[gate]).set_top(key.standing, flow, Some(rank));
+            } else {
+                self.sort(lane, now);
+            }
+        }
+    }
+
+    // --- standing and holding
+
+    /// A lane that holds nothing stands at another gate of its course from now on.
+    pub(super) fn move_to(&mut self, lane: LaneId, place: usize, now: Time) {
+        self.unpost(lane);
+        self.sort_out(lane);
+        self.slab[lane].stands = place;
+        self.sort_in(lane, now);
+    }
+
+    /// A lane holds these gates of its course from now on, and no others. Answers for which of them that is new: only the
+    /// most senior of those who hold a gate binds, and that may be another one now.
+    pub(super) fn hold(&mut self, lane: LaneId, wanted: u64, now: Time) -> Course {
+        let rank = self.rank(lane, now);
+        let Lane { course, held, key, flow, .. } = &mut self.slab[lane];
+        let old = std::mem::replace(held, wanted);
+        let mut changed = Course::new();
+        for (place, gate) in course.iter().enumerate() {
+            let (is, was) = (wanted & (1 << place) != 0, old & (1 << place) != 0);
+            let holders = &mut self.lines[*gate].holders;
+            if is && !was {
+                holders.insert(lane, key.0, *flow, rank);
+            } else if was && !is {
+                holders.remove(lane, *key, *flow);
+            }
+            if is != was {
+                changed.push(*gate);
+            }
+        }
+        changed
+    }
+
+    /// The first in a line is this one now. Answers who was, and may hold nothing any more.
+    pub(super) fn post(&mut self, gate: GateId, first: Option<LaneId>) -> Option<LaneId> {
+        let before = std::mem::replace(&mut self.line_mut(gate).posted, first);
+        before.filter(|before| Some(*before) != first && self.slab.contains(*before))
+    }
+
+    fn unpost(&mut self, lane: LaneId) {
+        let posted = &mut self.lines[self.slab[lane].stands_at()].posted;
+        *posted = posted.filter(|posted| *posted != lane);
+    }
+
+    // --- what is to be looked at
+
+    /// Something has changed at a gate: the first in its line is to be looked at. False if there is none.
+    pub(super) fn mark(&mut self, gate: GateId, now: Time) -> bool {
+        let Some((rank, _)) = self.first(gate, now) else { return false };
+        let line = &mut self.lines[gate];
+        if line.dirty.is_none_or(|old| rank < old) {
+            if let Some(old) = line.dirty.replace(rank) {
+                self.dirty.remove(&(old, gate));
+            }
+            self.dirty.insert((rank, gate));
+        }
+        true
+    }
+
+    /// The marked gate whose first lane is the most senior.
+    pub(super) fn pop_marked(&mut self, now: Time) -> Option<(GateId, LaneId)> {
+        while let Some((key, gate)) = self.dirty.pop_first() {
+            self.lines[gate].dirty = None;
+            match self.first(gate, now) {
+                Some((rank, lane)) if rank <= key => return Some((gate, lane)),
+                Some(_) => drop(self.mark(gate, now)),
+                None => {}
+            }
+        }
+        None
+    }
+
+    pub(super) fn is_marked(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Who stands at a gate, in order, as they were last sorted.
+    pub(super) fn standing(&self, gate: GateId) -> impl Iterator<Item = (Rank, LaneId)> {
+        let tops =
+            self.lines.get(gate).into_iter().flat_map(|line| line.standing.tops.iter().map(move |top| (line, top)));
+        tops.flat_map(|(line, (rank, flow))| {
+            let from = (rank.standing, *flow, 0, 0);
+            let same = line.standing.members.range(from..).take_while(move |m| m.0 == rank.standing && m.1 == *flow);
+            same.map(move |(.., number, lane)| (Rank { number: *number, ..*rank }, *lane))
+        })
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Lanes {
+    /// What must always hold of who stands where.
+    pub(super) fn assert_sound(&self, timers: &Timers, now: Time) {
+        for (id, lane) in &self.slab {
+            lane.queue.assert_sound(&self.asks);
+            let head = lane.queue.head(&self.asks).map(|(_, ask)| ask.arrival);
+            assert_eq!(head, Some(lane.head), "a lane is sorted by its head");
+            assert!(timers.has(Owner::Lane(id), lane.timer), "a lane has the timer that it keeps");
+            for (place, gate) in lane.course.iter().enumerate() {
+                let line = &self.lines[*gate];
+                let member = (lane.key.0, lane.flow, lane.key.1, id);
+                assert_eq!(line.standing.members.contains(&member), place == lane.stands, "a lane stands at one gate");
+                assert_eq!(
+                    line.holders.members.contains(&member),
+                    lane.held & (1 << place) != 0,
+                    "a lane holds what it says"
+                );
+                assert!(
+                    lane.held & (1 << place) == 0 || self.lines[lane.stands_at()].posted == Some(id),
+                    "the first holds"
+                );
+                assert!(line.lanes.contains(&id), "a gate knows the lanes that pass it");
+            }
+            assert!(lane.key.0 <= self.rank(id, now).standing, "whoever has aged is sorted anew");
+            let timed = |at| lane.timer.is_some_and(|timer| timer <= at);
+            assert!(self.promotion(id, now).is_none_or(timed), "a promotion is timed");
+            assert!(lane.queue.first_deadline().is_none_or(|(at, _)| lane.timer.is_some_and(|timer| timer <= at)));
+        }
+        let stands = self.lines.iter().map(|line| line.standing.members.len()).sum::<usize>();
+        assert_eq!(stands, self.slab.len(), "each lane stands once");
+        for (gate, line) in self.lines.iter().enumerate() {
+            assert!(line.holders.members.iter().all(|(.., lane)| self.slab[*lane].course.contains(&gate)));
+            assert_eq!(line.standing.tops.len(), line.standing.keys.len());
+            assert_eq!(line.dirty.is_some(), self.dirty.iter().any(|(_, dirty)| *dirty == gate));
+        }
+    }
+}

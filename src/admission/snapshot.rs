@@ -1,0 +1,106 @@
+//! What is going on: [`Snapshot`], in words.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::quota::Quota;
+
+/// How all gates stood at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Each gate that anybody used lately.
+    pub gates: Vec<GateSnapshot>,
+}
+
+/// How one gate stood: the limits of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GateSnapshot {
+    /// Its key: the host, for a client; empty for a bare limiter.
+    pub key: String,
+    /// Its quotas.
+    pub quotas: Vec<QuotaSnapshot>,
+    /// How many requests were in flight, or had leave to be.
+    pub in_flight: usize,
+    /// How many may be.
+    pub most_in_flight: Option<usize>,
+    /// How many waited that have to pass here, wherever they stood.
+    pub waiting: usize,
+    /// How long nobody was going to pass, after the server had asked for a pause or while one request went ahead.
+    pub paused_for: Option<Duration>,
+    /// Who stood here, in order: at most the first 16 lanes.
+    pub standing: Vec<LaneSnapshot>,
+}
+
+/// How much of a quota was left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QuotaSnapshot {
+    /// Which.
+    pub quota: Arc<Quota>,
+    /// How many units could go at once.
+    pub left: u64,
+}
+
+/// Those who waited for the same gates, with the same priority, in the same flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LaneSnapshot {
+    /// The keys of all of its gates.
+    pub keys: Vec<String>,
+    /// Its priority, and whether it has aged.
+    pub priority: &'static str,
+    /// Its flow, if it named one.
+    pub flow: Option<Arc<str>>,
+    /// How many they were.
+    pub waiting: usize,
+    /// What the first of them waited for.
+    pub why: String,
+}
+
+impl fmt::Display for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.gates.is_empty() {
+            return f.write_str("nothing used, nobody waits");
+        }
+        for (place, gate) in self.gates.iter().enumerate() {
+            write!(f, "{}{gate}", if place == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for GateSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<_> =
+            self.quotas.iter().map(|quota| format!("{} left of {}", quota.left, quota.quota)).collect();
+        parts.push(match self.most_in_flight {
+            Some(most) => format!("{} of {most} in flight", self.in_flight),
+            None => format!("{} in flight", self.in_flight),
+        });
+        parts.push(format!("{} waiting", self.waiting));
+        parts.extend(self.paused_for.map(|wait| format!("paused for {wait:?}")));
+        write!(f, "{}: {}", shown(&self.key), parts.join(", "))?;
+        self.standing.iter().try_for_each(|lane| write!(f, "\n  {lane}"))
+    }
+}
+
+impl fmt::Display for LaneSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.waiting, self.priority)?;
+        if let Some(flow) = &self.flow {
+            write!(f, " of {flow}")?;
+        }
+        if self.keys.len() > 1 {
+            let keys: Vec<_> = self.keys.iter().map(|key| shown(key)).collect();
+            write!(f, " for {}", keys.join(" + "))?;
+        }
+        write!(f, ": {}", self.why)
+    }
+}
+
+/// The key of what everybody passes is empty.
+fn shown(key: &str) -> &str {
+    if key.is_empty() { "all" } else { key }
+}

@@ -1,0 +1,193 @@
+//! Everything that passes or waits, at one instant, and the smallest moves in it.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::effect::{Effect, Loan};
+use super::gates::{GateId, Gates};
+use super::grant::Grant;
+use super::lanes::{Course, Lanes};
+use super::lease::Lease;
+use super::order::LaneId;
+use super::queue::{Ask, AskId};
+use super::timers::{Owner, Timers};
+use crate::refused::Refused;
+use crate::time::Time;
+
+/// The state of the machine.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) gates: Gates,
+    pub(super) lanes: Lanes,
+    pub(super) timers: Timers,
+    /// The lanes whose instant has come.
+    pub(super) due_lanes: BTreeSet<LaneId>,
+    /// What is still to be looked at from end to end.
+    pub(super) sweeps: VecDeque<Sweep>,
+    pub(super) waiting: usize,
+    /// Who was decided on while waiting, and not told yet.
+    pub(super) decided: VecDeque<AskId>,
+    pub(super) effects: VecDeque<Effect>,
+    pub(super) now: Time,
+    /// The instant at which what is due is judged. Never falls, never after `now`.
+    pub(super) due: Time,
+    /// How much this call may still do.
+    pub(super) steps: usize,
+}
+
+/// Something with many parts, of which a call looks at only so many.
+#[derive(Debug)]
+pub(super) enum Sweep {
+    /// All gates of a rule: they have other limits.
+    Rule { rule: usize, next: GateId },
+    /// All lanes of a gate: what stands there has become worse, or rarer. After other limits, with all who wait.
+    Gate { gate: GateId, next: LaneId, walk: bool },
+    /// All who wait in a lane.
+    Lane(LaneId),
+}
+
+impl State {
+    pub(super) fn new(gates: Gates, lanes: Lanes) -> Self {
+        Self {
+            gates,
+            lanes,
+            timers: Timers::default(),
+            due_lanes: BTreeSet::new(),
+            sweeps: VecDeque::new(),
+            waiting: 0,
+            decided: VecDeque::new(),
+            effects: VecDeque::new(),
+            now: Time::ZERO,
+            due: Time::ZERO,
+            steps: 0,
+        }
+    }
+
+    /// Takes a step, if this call may take one more.
+    pub(super) fn step(&mut self) -> bool {
+        let more = self.steps > 0;
+        self.steps = self.steps.saturating_sub(1);
+        more
+    }
+
+    pub(super) fn has_leftovers(&self) -> bool {
+        self.lanes.is_marked() || !self.due_lanes.is_empty() || !self.sweeps.is_empty()
+    }
+
+    /// The next instant at which there is something to do.
+    pub(super) fn next(&self) -> Option<Time> {
+        let leftover = self.has_leftovers().then_some(self.due);
+        leftover.into_iter().chain(self.timers.first()).min()
+    }
+
+    // --- something has changed
+
+    /// Something has changed at a gate: the first who stands there is to be looked at.
+    pub(super) fn changed(&mut self, gate: GateId) {
+        if !self.lanes.mark(gate, self.due) {
+            self.rest(gate);
+        }
+    }
+
+    /// A lane is not as senior any more as it was, or more: where it stands another may be the first, and where it holds
+    /// another the most senior of those who do.
+    pub(super) fn lane_changed(&mut self, id: LaneId) {
+        self.time_lane(id);
+        let lane = self.lanes.lane(id);
+        let (course, stands) = (lane.course.clone(), lane.stands);
+        let held = lane.held();
+        for (place, gate) in course.iter().enumerate() {
+            if place == stands || held & (1 << place) != 0 {
+                self.changed(*gate);
+            }
+        }
+    }
+
+    /// Nobody stands at a gate.
+    pub(super) fn rest(&mut self, gate: GateId) {
+        let is_timed = self.lanes.line(gate).is_some_and(|line| line.timer.is_some());
+        if is_timed || self.gates[gate].is_shared() {
+            let lapses = if self.gates[gate].is_shared() { self.lapse(gate) } else { None };
+            let line = self.lanes.line_mut(gate);
+            self.timers.set(Owner::Gate(gate), &mut line.timer, lapses);
+        }
+    }
+
+    /// Lets a gate take over other limits of its rule, if there are any.
+    pub(super) fn bring_up(&mut self, gate: GateId) {
+        if self.gates.bring_up(gate, self.now) {
+            self.sweeps.push_back(Sweep::Gate { gate, next: 0, walk: true });
+            self.changed(gate);
+        }
+    }
+
+    /// All lanes of a gate are to be looked at: somebody may be hopeless there, or hold something else.
+    pub(super) fn sweep_lanes(&mut self, gate: GateId) {
+        self.sweeps.push_back(Sweep::Gate { gate, next: 0, walk: false });
+    }
+
+    // --- somebody leaves a lane
+
+    /// Takes somebody out of its lane.
+    pub(super) fn exit(&mut self, id: AskId) -> Option<(LaneId, Course)> {
+        let lane = self.lanes.asks[id].waiting()?.lane();
+        if self.lanes.exit(id, self.due) {
+            self.lane_changed(lane);
+        }
+        self.waiting -= 1;
+        Some((lane, self.lanes.lane(lane).course.clone()))
+    }
+
+    /// Somebody has left a lane: it goes on, or is given up.
+    pub(super) fn exited(&mut self, lane: LaneId, course: &Course) {
+        if self.lanes.lane(lane).queue.len() > 0 {
+            return self.time_lane(lane);
+        }
+        self.lanes.close(lane, &mut self.timers);
+        for gate in course {
+            self.gates[*gate].exit();
+            self.changed(*gate);
+        }
+    }
+
+    pub(super) fn decide(&mut self, id: AskId, decision: Result<Grant, Refused>) {
+        self.lanes.asks[id] = Ask::Decided(Box::new(decision));
+        self.decided.push_back(id);
+    }
+
+    /// A lane is looked at no later than its first deadline and the next promotion of its head.
+    pub(super) fn time_lane(&mut self, id: LaneId) {
+        if !self.lanes.contains(id) {
+            return;
+        }
+        let deadline = self.lanes.lane(id).queue.first_deadline().map(|(at, _)| at);
+        let promotion = self.lanes.promotion(id, self.due);
+        let wanted = [deadline, promotion].into_iter().flatten().min();
+        let lane = self.lanes.lane_mut(id);
+        // Too early does no harm; whoever is due is timed anew.
+        if wanted.is_some_and(|at| lane.timer.is_none_or(|timer| at < timer)) {
+            self.timers.set(Owner::Lane(id), &mut lane.timer, wanted);
+        }
+    }
+
+    // --- units that a store lends
+
+    /// Asks the store for what is wanted at a gate, and gives back what was not spent in time.
+    pub(super) fn borrow_and_return(&mut self, gate: GateId) {
+        let Some(name) = self.gates.get(gate).cloned() else { return };
+        for (meter, quota, lease) in self.gates[gate].leases() {
+            let of = || Loan { gate: name.clone(), meter };
+            let unspent = lease.unspent().map(|units| Effect::Return { of: of(), units });
+            let wanted = lease.ask(self.due).map(|units| Effect::Borrow { of: of(), quota, units });
+            self.effects.extend(unspent.into_iter().chain(wanted));
+        }
+    }
+
+    /// What was lent until now is the store's again. When the next of it is.
+    pub(super) fn lapse(&mut self, gate: GateId) -> Option<Time> {
+        let due = self.due;
+        let lapsed = |lease: &Lease| lease.lapses_at().is_some_and(|at| at <= due);
+        self.gates[gate].leases().filter(|(.., lease)| lapsed(lease)).for_each(|(.., lease)| lease.lapse());
+        self.borrow_and_return(gate);
+        self.gates[gate].leases().filter_map(|(.., lease)| lease.lapses_at()).min()
+    }
+}
