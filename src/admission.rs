@@ -32,6 +32,7 @@ mod order;
 mod grant;
 mod timers;
 mod queue;
+mod ranked;
 mod lanes;
 mod snapshot;
 mod state;
@@ -156,7 +157,7 @@ impl Admission {
             return Err(self.state.gates[gate].refusal(self.state.gates.key(gate), reason, block, self.state.now));
         }
         let rank = self.state.lanes.order.rank_of_newcomer(wish.class, &wish.flow, arrival, self.state.due);
-        let Some(stand) = self.state.look(&course, wish.cost, rank) else {
+        let Some(stand) = self.state.look(&course, wish.cost, rank, None) else {
             let grant = self.state.grant(need, wish.flow.clone(), arrival);
             self.state.work();
             return Ok(Asked::Granted(grant));

@@ -47,10 +47,11 @@ impl State {
         latest.unwrap_or((0, Block::senior(Some(self.due))))
     }
 
-    /// What keeps somebody from going: nothing, or the gate to stand at and what blocks there.
-    pub(super) fn look(&mut self, course: &Course, cost: &Cost, rank: Rank) -> Option<Stand> {
+    /// What keeps somebody from going: nothing, or the gate to stand at and what blocks there. At one of them, it may be
+    /// known that nothing does.
+    pub(super) fn look(&mut self, course: &Course, cost: &Cost, rank: Rank, free: Option<GateId>) -> Option<Stand> {
         let mut longest: Option<Stand> = None;
-        for (place, gate) in course.iter().enumerate() {
+        for (place, gate) in course.iter().enumerate().filter(|(_, gate)| Some(**gate) != free) {
             let Some(block) = self.blocked_at(*gate, cost, rank) else { continue };
             if longest.is_none_or(|stand| block.weight() > stand.block.weight()) {
                 longest = Some(Stand { place, block });

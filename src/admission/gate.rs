@@ -177,8 +177,8 @@ impl Gate {
     }
 
     fn reserved_slots(&self, percent: u64) -> usize {
-        let most = self.slots.most().unwrap_or(0) as u128;
-        usize::try_from(most * u128::from(percent) / 100).unwrap_or(usize::MAX)
+        let most = u64::try_from(self.slots.most().unwrap_or(0)).unwrap_or(u64::MAX);
+        usize::try_from(most.saturating_mul(percent) / 100).unwrap_or(usize::MAX)
     }
 
     pub(super) fn shut_until(&self, now: Time) -> Option<Time> {

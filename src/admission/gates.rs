@@ -1,8 +1,8 @@
 //! The gates by key: made on first use, dropped at rest, and never more than so many.
 
-use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
+use foldhash::{HashMap, HashMapExt};
 use slab::Slab;
 
 use super::gate::Gate;
@@ -95,7 +95,7 @@ impl Gates {
         }
     }
 
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn len(&self) -> usize {
         self.slab.len()
     }

@@ -4,14 +4,16 @@
 //! *line* of a gate is not an ask but a lane, by its head, and in one line only; a lane that is the first in its line
 //! may *hold* other gates that it needs. So no event moves more than a few lanes, however many wait.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
+use foldhash::{HashMap, HashMapExt};
 use slab::Slab;
 use smallvec::SmallVec;
 
 use super::gates::GateId;
 use super::order::{Arrival, FlowId, FlowName, LaneId, Order, Rank, Standing};
 use super::queue::{AskId, Asks, Queue, Waiting};
+use super::ranked::{Place, Ranked};
 use super::timers::{Owner, Timers};
 use crate::priority::Priority;
 use crate::time::Time;
@@ -61,49 +63,13 @@ pub(super) struct Line {
     dirty: Option<Rank>,
 }
 
-/// Lanes by seniority. The lanes of one flow are sorted by arrival; the flows by their tags, which only grow, as they were
-/// when they were last looked at.
-#[derive(Debug, Default)]
-struct Ranked {
-    members: BTreeSet<(Standing, FlowId, u64, LaneId)>,
-    keys: BTreeMap<(Standing, FlowId), Rank>,
-    tops: BTreeSet<(Rank, FlowId)>,
-}
-
-impl Ranked {
-    fn insert(&mut self, lane: LaneId, standing: Standing, flow: FlowId, rank: Rank) {
-        self.members.insert((standing, flow, rank.number, lane));
-        if self.keys.get(&(standing, flow)).is_none_or(|top| rank < *top) {
-            self.set_top(standing, flow, Some(rank));
-        }
-    }
-
-    fn remove(&mut self, lane: LaneId, (standing, number): (Standing, u64), flow: FlowId) {
-        self.members.remove(&(standing, flow, number, lane));
-        if let Some(top) = self.keys.get(&(standing, flow)).copied().filter(|top| top.number == number) {
-            let next = self.first_of(standing, flow);
-            self.set_top(standing, flow, next.map(|(number, _)| Rank { number, ..top }));
-        }
-    }
-
-    fn first_of(&self, standing: Standing, flow: FlowId) -> Option<(u64, LaneId)> {
-        let first = self.members.range((standing, flow, 0, 0)..).next()?;
-        (first.0 == standing && first.1 == flow).then_some((first.2, first.3))
-    }
-
-    fn set_top(&mut self, standing: Standing, flow: FlowId, rank: Option<Rank>) {
-        let old = match rank {
-            Some(rank) => self.keys.insert((standing, flow), rank),
-            None => self.keys.remove(&(standing, flow)),
-        };
-        if let Some(old) = old {
-            self.tops.remove(&(old, flow));
-        }
-        self.tops.extend(rank.map(|rank| (rank, flow)));
-    }
-}
-
 impl Lane {
+    /// As it is sorted.
+    fn place(&self, lane: LaneId) -> Place {
+        let (standing, number) = self.key;
+        Place { standing, flow: self.flow, number, lane }
+    }
+
     pub(super) fn stands_at(&self) -> GateId {
         self.course[self.stands]
     }
@@ -242,25 +208,26 @@ impl Lanes {
     }
 
     fn sort_out(&mut self, lane: LaneId) {
-        self.each_set(lane, |set, key, flow| set.remove(lane, key, flow));
+        self.each_set(lane, Ranked::remove);
     }
 
     fn sort_in(&mut self, lane: LaneId, now: Time) {
         let rank = self.rank(lane, now);
         self.slab[lane].key = (rank.standing, rank.number);
-        self.each_set(lane, |set, (standing, _), flow| set.insert(lane, standing, flow, rank));
+        self.each_set(lane, |set, place| set.insert(place, rank.tag));
     }
 
     /// The sets in which a lane is: its line, and the holders of what it holds.
-    fn each_set(&mut self, lane: LaneId, mut act: impl FnMut(&mut Ranked, (Standing, u64), FlowId)) {
-        let Lane { course, stands, held, key, flow, .. } = &self.slab[lane];
+    fn each_set(&mut self, lane: LaneId, mut act: impl FnMut(&mut Ranked, Place)) {
+        let place_in_order = self.slab[lane].place(lane);
+        let Lane { course, stands, held, .. } = &self.slab[lane];
         for (place, gate) in course.iter().enumerate() {
             let Line { standing, holders, .. } = &mut self.lines[*gate];
             if place == *stands {
-                act(standing, *key, *flow);
+                act(standing, place_in_order);
             }
             if held & (1 << place) != 0 {
-                act(holders, *key, *flow);
+                act(holders, place_in_order);
             }
         }
     }
@@ -277,17 +244,15 @@ impl Lanes {
 
     fn first_in(&mut self, gate: GateId, set: fn(&mut Line) -> &mut Ranked, now: Time) -> Option<(Rank, LaneId)> {
         loop {
-            let ranked = set(self.lines.get_mut(gate)?);
-            let (key, flow) = *ranked.tops.first()?;
-            let (_, lane) = ranked.first_of(key.standing, flow)?;
-            let rank = self.rank(lane, now);
+            let (key, place) = set(self.lines.get_mut(gate)?).first()?;
+            let rank = self.rank(place.lane, now);
             if rank == key {
-                return Some((rank, lane));
+                return Some((rank, place.lane));
             }
             if rank.standing == key.standing {
-                set(&mut self.lines[gate]).set_top(key.standing, flow, Some(rank));
+                set(&mut self.lines[gate]).sort(place, rank.tag);
             } else {
-                self.sort(lane, now);
+                self.sort(place.lane, now);
             }
         }
     }
@@ -305,17 +270,20 @@ impl Lanes {
     /// A lane holds these gates of its course from now on, and no others. Answers for which of them that is new: only the
     /// most senior of those who hold a gate binds, and that may be another one now.
     pub(super) fn hold(&mut self, lane: LaneId, wanted: u64, now: Time) -> Course {
-        let rank = self.rank(lane, now);
-        let Lane { course, held, key, flow, .. } = &mut self.slab[lane];
-        let old = std::mem::replace(held, wanted);
+        let old = std::mem::replace(&mut self.slab[lane].held, wanted);
+        if old == wanted {
+            return Course::new();
+        }
+        let (rank, in_order) = (self.rank(lane, now), self.slab[lane].place(lane));
+        let course = &self.slab[lane].course;
         let mut changed = Course::new();
         for (place, gate) in course.iter().enumerate() {
             let (is, was) = (wanted & (1 << place) != 0, old & (1 << place) != 0);
             let holders = &mut self.lines[*gate].holders;
             if is && !was {
-                holders.insert(lane, key.0, *flow, rank);
+                holders.insert(in_order, rank.tag);
             } else if was && !is {
-                holders.remove(lane, *key, *flow);
+                holders.remove(in_order);
             }
             if is != was {
                 changed.push(*gate);
@@ -369,51 +337,43 @@ impl Lanes {
 
     /// Who stands at a gate, in order, as they were last sorted.
     pub(super) fn standing(&self, gate: GateId) -> impl Iterator<Item = (Rank, LaneId)> {
-        let tops =
-            self.lines.get(gate).into_iter().flat_map(|line| line.standing.tops.iter().map(move |top| (line, top)));
-        tops.flat_map(|(line, (rank, flow))| {
-            let from = (rank.standing, *flow, 0, 0);
-            let same = line.standing.members.range(from..).take_while(move |m| m.0 == rank.standing && m.1 == *flow);
-            same.map(move |(.., number, lane)| (Rank { number: *number, ..*rank }, *lane))
-        })
+        self.lines.get(gate).into_iter().flat_map(|line| line.standing.iter())
     }
 }
 
-#[cfg(debug_assertions)]
+#[cfg(any(test, debug_assertions))]
 impl Lanes {
     /// What must always hold of who stands where.
     pub(super) fn assert_sound(&self, timers: &Timers, now: Time) {
         for (id, lane) in &self.slab {
-            lane.queue.assert_sound(&self.asks);
-            let head = lane.queue.head(&self.asks).map(|(_, ask)| ask.arrival);
-            assert_eq!(head, Some(lane.head), "a lane is sorted by its head");
+            self.assert_lane(id, lane);
             assert!(timers.has(Owner::Lane(id), lane.timer), "a lane has the timer that it keeps");
-            for (place, gate) in lane.course.iter().enumerate() {
-                let line = &self.lines[*gate];
-                let member = (lane.key.0, lane.flow, lane.key.1, id);
-                assert_eq!(line.standing.members.contains(&member), place == lane.stands, "a lane stands at one gate");
-                assert_eq!(
-                    line.holders.members.contains(&member),
-                    lane.held & (1 << place) != 0,
-                    "a lane holds what it says"
-                );
-                assert!(
-                    lane.held & (1 << place) == 0 || self.lines[lane.stands_at()].posted == Some(id),
-                    "the first holds"
-                );
-                assert!(line.lanes.contains(&id), "a gate knows the lanes that pass it");
-            }
             assert!(lane.key.0 <= self.rank(id, now).standing, "whoever has aged is sorted anew");
             let timed = |at| lane.timer.is_some_and(|timer| timer <= at);
             assert!(self.promotion(id, now).is_none_or(timed), "a promotion is timed");
-            assert!(lane.queue.first_deadline().is_none_or(|(at, _)| lane.timer.is_some_and(|timer| timer <= at)));
+            assert!(lane.queue.first_deadline(&self.asks).is_none_or(|(at, _)| timed(at)), "a deadline is timed");
         }
-        let stands = self.lines.iter().map(|line| line.standing.members.len()).sum::<usize>();
-        assert_eq!(stands, self.slab.len(), "each lane stands once");
+        let stand = self.lines.iter().map(|line| line.standing.iter().count()).sum::<usize>();
+        let hold = self.lines.iter().map(|line| line.holders.iter().count()).sum::<usize>();
+        let say_so = self.slab.iter().map(|(_, lane)| lane.held.count_ones() as usize).sum::<usize>();
+        assert_eq!((stand, hold), (self.slab.len(), say_so), "nobody stands or holds who does not say so");
         for (gate, line) in self.lines.iter().enumerate() {
-            assert!(line.holders.members.iter().all(|(.., lane)| self.slab[*lane].course.contains(&gate)));
-            assert_eq!(line.standing.tops.len(), line.standing.keys.len());
             assert_eq!(line.dirty.is_some(), self.dirty.iter().any(|(_, dirty)| *dirty == gate));
+        }
+    }
+
+    fn assert_lane(&self, id: LaneId, lane: &Lane) {
+        lane.queue.assert_sound(&self.asks);
+        let head = lane.queue.head(&self.asks).map(|(_, ask)| ask.arrival);
+        assert_eq!(head, Some(lane.head), "a lane is sorted by its head");
+        for (place, gate) in lane.course.iter().enumerate() {
+            let here = &self.lines[*gate];
+            let (stands, holds) = (place == lane.stands, lane.held & (1 << place) != 0);
+            let is_in = |set: &Ranked| set.iter().filter(|(_, other)| *other == id).count();
+            assert_eq!(is_in(&here.standing), usize::from(stands), "a lane stands at one gate");
+            assert_eq!(is_in(&here.holders), usize::from(holds), "a lane holds what it says");
+            assert!(!holds || self.lines[lane.stands_at()].posted == Some(id), "only the first in a line holds");
+            assert!(here.lanes.contains(&id), "a gate knows the lanes that pass it");
         }
     }
 }

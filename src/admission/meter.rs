@@ -151,6 +151,9 @@ impl Meter {
 
     /// So much of what ever goes at once, rounded down: something is left for everybody.
     pub(super) fn reserved(&self, percent: u64) -> u64 {
+        if percent == 0 {
+            return 0;
+        }
         let reserved = u128::from(self.capacity()) * u128::from(percent) / 100;
         u64::try_from(reserved).unwrap_or(u64::MAX)
     }

@@ -7,10 +7,11 @@
 //! which its grants move on by their cost; one that begins to wait takes up at the clock. Nothing is written when
 //! somebody asks or leaves.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foldhash::HashMap;
 use slab::Slab;
 
 use crate::cost::{Cost, Unit};

@@ -38,6 +38,10 @@ pub(super) struct Waiting {
     lane: u32,
     prev: u32,
     next: u32,
+    /// Its neighbours by deadline, if it is chained.
+    sooner: u32,
+    later: u32,
+    is_chained: bool,
     pub(super) usage: Use,
 }
 
@@ -48,6 +52,10 @@ pub(super) struct Queue {
     tail: u32,
     len: usize,
     queued: Costs,
+    /// Mostly deadlines come in order: whose is not before the last of the chain is put behind it.
+    soonest: u32,
+    latest: u32,
+    /// The others.
     deadlines: BTreeSet<(Time, u32)>,
     walk: Option<Box<Walk>>,
 }
@@ -90,7 +98,18 @@ impl Ask {
 
 impl Waiting {
     pub(super) fn new(lane: LaneId, arrival: Arrival, deadline: Time, usage: Use, cost: Cost) -> Self {
-        Self { arrival, deadline, cost, lane: link(lane), prev: NONE, next: NONE, usage }
+        Self {
+            arrival,
+            deadline,
+            cost,
+            usage,
+            lane: link(lane),
+            prev: NONE,
+            next: NONE,
+            sooner: NONE,
+            later: NONE,
+            is_chained: false,
+        }
     }
 
     pub(super) fn lane(&self) -> LaneId {
@@ -102,22 +121,17 @@ fn waiting(asks: &Asks, link: u32) -> Option<&Waiting> {
     asks.get(id(link)?)?.waiting()
 }
 
-fn set_next(asks: &mut Asks, of: u32, to: u32) {
-    if let Some(ask) = id(of).and_then(|id| asks[id].waiting_mut()) {
-        ask.next = to;
-    }
-}
-
-fn set_prev(asks: &mut Asks, of: u32, to: u32) {
-    if let Some(ask) = id(of).and_then(|id| asks[id].waiting_mut()) {
-        ask.prev = to;
+/// Changes somebody, if there is somebody.
+fn change(asks: &mut Asks, link: u32, change: impl FnOnce(&mut Waiting)) {
+    if let Some(ask) = id(link).and_then(|id| asks[id].waiting_mut()) {
+        change(ask);
     }
 }
 
 impl Queue {
     pub(super) fn new() -> Self {
         let (queued, deadlines) = (Costs::default(), BTreeSet::new());
-        Self { head: NONE, tail: NONE, len: 0, queued, deadlines, walk: None }
+        Self { head: NONE, tail: NONE, len: 0, queued, soonest: NONE, latest: NONE, deadlines, walk: None }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -132,8 +146,10 @@ impl Queue {
         id(self.head).zip(waiting(asks, self.head))
     }
 
-    pub(super) fn first_deadline(&self) -> Option<(Time, AskId)> {
-        self.deadlines.first().map(|(at, link)| (*at, *link as usize))
+    pub(super) fn first_deadline(&self, asks: &Asks) -> Option<(Time, AskId)> {
+        let chained = waiting(asks, self.soonest).map(|ask| (ask.deadline, self.soonest));
+        let first = chained.into_iter().chain(self.deadlines.first().copied()).min();
+        first.map(|(at, link)| (at, link as usize))
     }
 
     /// Whether somebody who arrives then comes last.
@@ -141,16 +157,15 @@ impl Queue {
         waiting(asks, self.tail).is_none_or(|last| last.arrival < arrival)
     }
 
-    /// Puts in somebody, in the place of its arrival: mostly the last. The older retry is searched for from the front.
+    /// Puts in somebody, in the place of its arrival: mostly the last. That of an older retry is searched from the front.
     pub(super) fn insert(&mut self, asks: &mut Asks, ask: AskId) {
-        let Some(Waiting { arrival, deadline, cost, .. }) = asks[ask].waiting().cloned() else { return };
+        let Some(Waiting { arrival, cost, .. }) = asks[ask].waiting().cloned() else { return };
         let next = if self.ends_before(asks, arrival) { NONE } else { self.first_after(asks, arrival) };
         let prev = waiting(asks, next).map_or(self.tail, |next| next.prev);
         let own = link(ask);
-        set_next(asks, own, next);
-        set_prev(asks, own, prev);
-        set_next(asks, prev, own);
-        set_prev(asks, next, own);
+        change(asks, own, |ask| (ask.prev, ask.next) = (prev, next));
+        change(asks, prev, |prev| prev.next = own);
+        change(asks, next, |next| next.prev = own);
         if prev == NONE {
             self.head = own;
         }
@@ -159,11 +174,41 @@ impl Queue {
         }
         self.len += 1;
         self.queued.add(&cost);
-        self.deadlines.insert((deadline, own));
-        if let Some(walk) =
-            self.walk.as_mut().filter(|walk| waiting(asks, walk.next).is_some_and(|n| arrival < n.arrival))
-        {
+        self.insert_deadline(asks, own);
+        let is_before = |walk: &&mut Box<Walk>| waiting(asks, walk.next).is_some_and(|next| arrival < next.arrival);
+        if let Some(walk) = self.walk.as_mut().filter(is_before) {
             walk.ahead.add(&cost);
+        }
+    }
+
+    fn insert_deadline(&mut self, asks: &mut Asks, own: u32) {
+        let Some(deadline) = waiting(asks, own).map(|ask| ask.deadline) else { return };
+        let latest = self.latest;
+        if waiting(asks, latest).is_some_and(|latest| deadline < latest.deadline) {
+            self.deadlines.insert((deadline, own));
+            return;
+        }
+        change(asks, own, |ask| (ask.sooner, ask.is_chained) = (latest, true));
+        change(asks, latest, |latest| latest.later = own);
+        if latest == NONE {
+            self.soonest = own;
+        }
+        self.latest = own;
+    }
+
+    fn remove_deadline(&mut self, asks: &mut Asks, own: u32) {
+        let Some(Waiting { deadline, sooner, later, is_chained, .. }) = waiting(asks, own).cloned() else { return };
+        if !is_chained {
+            self.deadlines.remove(&(deadline, own));
+            return;
+        }
+        change(asks, sooner, |sooner| sooner.later = later);
+        change(asks, later, |later| later.sooner = sooner);
+        if sooner == NONE {
+            self.soonest = later;
+        }
+        if later == NONE {
+            self.latest = sooner;
         }
     }
 
@@ -177,9 +222,11 @@ impl Queue {
 
     /// Takes out somebody; the ask itself stays where it is.
     pub(super) fn remove(&mut self, asks: &mut Asks, ask: AskId) {
-        let Some(Waiting { arrival, deadline, cost, prev, next, .. }) = asks[ask].waiting().cloned() else { return };
-        set_next(asks, prev, next);
-        set_prev(asks, next, prev);
+        let own = link(ask);
+        self.remove_deadline(asks, own);
+        let Some(Waiting { arrival, cost, prev, next, .. }) = asks[ask].waiting().cloned() else { return };
+        change(asks, prev, |prev| prev.next = next);
+        change(asks, next, |next| next.prev = prev);
         if prev == NONE {
             self.head = next;
         }
@@ -188,11 +235,10 @@ impl Queue {
         }
         self.len -= 1;
         self.queued.take_off(&cost);
-        self.deadlines.remove(&(deadline, link(ask)));
         if let Some(walk) = &mut self.walk {
-            if walk.next == link(ask) {
+            if walk.next == own {
                 walk.next = next;
-            } else if waiting(asks, walk.next).is_none_or(|n| arrival < n.arrival) {
+            } else if waiting(asks, walk.next).is_none_or(|next| arrival < next.arrival) {
                 walk.ahead.take_off(&cost);
             }
         }
@@ -232,12 +278,16 @@ impl Queue {
         Some(found)
     }
 
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn assert_sound(&self, asks: &Asks) {
         let after = |at: &u32| waiting(asks, *at).map(|ask| ask.next);
         let links = std::iter::successors(Some(self.head), after);
         let all: Vec<_> = links.map_while(|at| waiting(asks, at)).collect();
-        assert_eq!((all.len(), all.len()), (self.len, self.deadlines.len()), "a queue's length");
+        let later = |at: &u32| waiting(asks, *at).map(|ask| ask.later);
+        let chain = std::iter::successors(Some(self.soonest), later).map_while(|at| waiting(asks, at));
+        let chain: Vec<_> = chain.map(|ask| ask.deadline).collect();
+        assert!(chain.is_sorted(), "the chain is in order of deadlines");
+        assert_eq!((all.len(), all.len()), (self.len, chain.len() + self.deadlines.len()), "a queue's length");
         assert!(all.is_sorted_by_key(|ask| ask.arrival), "a queue is in order of arrival");
         let requests = all.iter().map(|ask| ask.cost.of(&crate::cost::Unit::REQUESTS)).sum::<u64>();
         assert_eq!(requests, self.queued.of(&crate::cost::Unit::REQUESTS), "a queue's cost");

@@ -159,7 +159,7 @@ impl State {
         if !self.lanes.contains(id) {
             return;
         }
-        let deadline = self.lanes.lane(id).queue.first_deadline().map(|(at, _)| at);
+        let deadline = self.lanes.lane(id).queue.first_deadline(&self.lanes.asks).map(|(at, _)| at);
         let promotion = self.lanes.promotion(id, self.due);
         let wanted = [deadline, promotion].into_iter().flatten().min();
         let lane = self.lanes.lane_mut(id);

@@ -8,6 +8,7 @@ mod referee;
 mod reports;
 mod retunes;
 mod scripts;
+mod sims;
 mod vectors;
 
 use std::sync::Arc;

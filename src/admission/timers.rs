@@ -37,7 +37,7 @@ impl Timers {
         self.0.extend(at.map(|at| (at, owner)));
     }
 
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn has(&self, owner: Owner, at: Option<Time>) -> bool {
         let mut own = self.0.iter().filter(|(_, other)| *other == owner).map(|(at, _)| *at);
         own.next() == at && own.next().is_none()

@@ -5,7 +5,7 @@ use super::gates::GateId;
 use super::order::{LaneId, Rank};
 use super::snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
 use super::state::State;
-#[cfg(debug_assertions)]
+#[cfg(any(test, debug_assertions))]
 use super::timers::Owner;
 
 /// So many lanes of one gate are shown, and no more.
@@ -66,7 +66,7 @@ impl State {
     }
 
     /// In debug builds after every call, unless that would take long.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn assert_sound_if_small(&mut self) {
         if self.waiting <= 64 && self.gates.len() <= 64 {
             self.assert_sound();
@@ -74,7 +74,7 @@ impl State {
     }
 
     /// What must always hold.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(super) fn assert_sound(&mut self) {
         let leftovers = self.has_leftovers();
         let waiting = self.lanes.asks.iter().filter(|(_, ask)| !ask.is_decided()).count();
@@ -86,7 +86,7 @@ impl State {
             assert!(self.timers.has(Owner::Gate(gate), timer), "a gate has the timer that it keeps");
             let Some((rank, lane)) = self.lanes.first(gate, self.due) else { continue };
             let Some((_, head)) = self.lanes.lane(lane).queue.head(&self.lanes.asks) else { continue };
-            let (cost, deadline) = (head.cost.clone(), self.lanes.lane(lane).queue.first_deadline());
+            let (cost, deadline) = (head.cost.clone(), self.lanes.lane(lane).queue.first_deadline(&self.lanes.asks));
             assert!(leftovers || deadline.is_none_or(|(at, _)| at > self.due), "nobody waits past the deadline");
             let block = self.blocked_at(gate, &cost, rank);
             assert!(leftovers || block.is_some(), "gate {gate} lets go, and somebody waits");

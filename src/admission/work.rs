@@ -54,6 +54,14 @@ impl State {
 
     /// Decides on everybody on whom it can be decided at the due instant, the most senior first, as far as the steps go.
     pub(super) fn work(&mut self) {
+        if self.has_leftovers() {
+            self.work_off();
+        }
+        #[cfg(debug_assertions)]
+        self.assert_sound_if_small();
+    }
+
+    fn work_off(&mut self) {
         while !self.sweeps.is_empty() && self.step() {
             self.sweep();
         }
@@ -72,8 +80,6 @@ impl State {
                 self.time_lane(lane);
             }
         }
-        #[cfg(debug_assertions)]
-        self.assert_sound_if_small();
     }
 
     fn serve(&mut self) {
@@ -101,7 +107,7 @@ impl State {
         if let Some(block) = self.blocked_at(gate, &cost, rank) {
             return self.stay(gate, lane, &cost, block);
         }
-        match self.look(&course, &cost, rank) {
+        match self.look(&course, &cost, rank, Some(gate)) {
             None => self.grant_waiting(id),
             Some(stand) => {
                 self.hold(lane, 0);
@@ -180,7 +186,7 @@ impl State {
 
     fn first_hopeless(&self, lane: LaneId, until: Time) -> Option<AskId> {
         let lane = self.lanes.contains(lane).then(|| self.lanes.lane(lane))?;
-        let (deadline, id) = lane.queue.first_deadline()?;
+        let (deadline, id) = lane.queue.first_deadline(&self.lanes.asks)?;
         // Whoever is due at the reopening itself may still go.
         let reopens = lane.course.iter().map(|gate| self.gates[*gate].opens(self.due).minus(1)).max();
         (deadline <= until.max(reopens?)).then_some(id)
