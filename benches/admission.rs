@@ -132,11 +132,10 @@ fn crowds() {
             runs[1].push(run(crowd, counts[1]));
         }
         let of = |at: usize, what: fn(&Run) -> f64| median(runs[at].iter().map(what).collect());
-        for at in 0..2 {
+        for (at, count) in counts.iter().enumerate() {
             let bytes = if at == 0 { "-".to_owned() } else { format!("{:.0}", runs[1][0].bytes) };
             println!(
-                "{name:28} {:>9} {:>12.0} {:>10.0} {bytes:>10}",
-                counts[at],
+                "{name:28} {count:>9} {:>12.0} {:>10.0} {bytes:>10}",
                 of(at, |run| run.enqueue),
                 of(at, |run| run.grant)
             );

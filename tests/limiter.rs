@@ -2,9 +2,9 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{join_all, poll_immediate};
 use futures_util::stream::FuturesUnordered;
-use reqwest_throttle::{Context, Limiter, Limits, Permit, Quota, Reason, Refused};
+use reqwest_throttle::{Context, Limiter, Limits, Permit, Priority, Quota, Reason, Refused};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -474,4 +474,62 @@ fn what_cannot_work_is_refused_when_it_is_built_with_value_and_remedy() {
     }
     assert!(Limiter::new("ten per second").is_err());
     assert!(Limiter::new(Limits::new()).unwrap().try_acquire().is_ok());
+}
+
+/// Sixteen workers through ten slots, with failures: none is lost, none too many, and it never stands still.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_workers_share_fewer_slots_without_overshoot_or_standstill() {
+    let limiter = Limiter::new("10 in flight").unwrap();
+    let (in_flight, most, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Instant::now());
+    let last = Arc::new(Mutex::new((ended, Duration::ZERO)));
+    let workers: Vec<_> = (0..16_u64)
+        .map(|worker| {
+            let (limiter, in_flight, most, last) = (limiter.clone(), in_flight.clone(), most.clone(), last.clone());
+            tokio::spawn(async move {
+                for task in 0..1_250 {
+                    let permit = limiter.acquire(&Context::new()).await.unwrap();
+                    most.fetch_max(in_flight.fetch_add(1, SeqCst) + 1, SeqCst);
+                    match (worker + task) % 20 {
+                        0 => {}
+                        n if n % 2 == 0 => yield_now().await,
+                        n => sleep(Duration::from_micros(n * 50)).await,
+                    }
+                    in_flight.fetch_sub(1, SeqCst);
+                    drop(permit);
+                    let mut last = last.lock().unwrap();
+                    *last = (Instant::now(), last.1.max(last.0.elapsed()));
+                }
+            })
+        })
+        .collect();
+    join_all(workers).await.into_iter().for_each(|worker| worker.unwrap());
+    let longest = last.lock().unwrap().1;
+    assert!(most.load(SeqCst) <= 10 && longest < ms(1_000), "{most:?} {longest:?}");
+    assert_eq!(limiter.snapshot().gates[0].in_flight, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_more_urgent_go_first_and_flows_take_turns() {
+    let (limiter, start) = (drained(100), Instant::now());
+    let low = waiter(&limiter, Context::new().priority(Priority::Low), start);
+    yield_now().await;
+    let flows: Vec<_> = ["a", "a", "a", "b"].map(|flow| waiter(&limiter, Context::new().flow(flow), start)).into();
+    yield_now().await;
+    let high = waiter(&limiter, Context::new().priority(Priority::High), start);
+    assert_eq!(high.await.unwrap(), Some(100));
+    let turns: Vec<_> = join_all(flows).await.into_iter().map(|went| went.unwrap().unwrap()).collect();
+    assert_eq!(turns, [200, 400, 500, 300], "b is not behind all of a");
+    assert_eq!(low.await.unwrap(), Some(600));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_says_what_is_left_and_who_waits_for_what() {
+    let limiter = drained(100);
+    let waits = waiter(&limiter, Context::new().flow("tenant-7"), Instant::now());
+    sleep(ms(40)).await;
+    let text = limiter.snapshot().to_string();
+    let (gate, lane) = text.split_once('\n').unwrap();
+    assert_eq!(gate, "all: 0 left of 1 per 100ms burst 1, 0 in flight, 1 waiting");
+    assert_eq!(lane.trim(), "1 normal of tenant-7: the limit is 1 per 100ms burst 1, for 60ms");
+    waits.await.unwrap();
 }

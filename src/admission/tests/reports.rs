@@ -310,3 +310,59 @@ fn a_snapshot_says_who_waits_for_what() {
          1 low of tenant-7 for all + api.example.com: all that may be are in flight"
     );
 }
+
+#[test]
+fn what_one_limit_refuses_takes_nothing_of_another() {
+    // In both orders: a burst of tries, and then of those who are made to wait and give up.
+    for limits in ["1000 per 86400s, 10/s", "10/s, 1000 per 86400s"] {
+        let mut bench = Bench::new(limits);
+        let admitted = (0..500).filter_map(|_| bench.try_ask().ok()).collect::<Vec<_>>();
+        let waiting: Vec<_> = (0..100).map(|_| bench.waiting()).collect();
+        waiting.into_iter().for_each(|id| bench.core.leave(id, at(100)));
+        let gate = &bench.core.snapshot(at(100)).gates[0];
+        let left: Vec<_> = gate.quotas.iter().map(|quota| (quota.quota.count(), quota.left)).collect();
+        assert_eq!(
+            (admitted.len(), left.contains(&(1_000, 990)), left.contains(&(10, 0))),
+            (10, true, true),
+            "{left:?}"
+        );
+    }
+}
+
+#[test]
+fn who_is_refused_by_one_limit_leaves_no_trace_in_another_and_each_refusal_names_its_own() {
+    let mut bench = Bench::new("2 per 60s, 1 in flight");
+    let first = bench.granted();
+    assert_eq!(bench.try_ask().unwrap_err().in_flight, Some(1));
+    bench.core.release(first, at(1_000));
+    bench.now = 1_000;
+    let third = bench.granted();
+    bench.core.release(third, at(1_500));
+    bench.now = 1_500;
+    let refused = bench.try_ask().unwrap_err();
+    assert_eq!((refused.quota.map(|quota| quota.to_string()), refused.in_flight), (Some("2/min".to_owned()), None));
+}
+
+#[test]
+fn a_short_and_a_long_limit_are_both_waited_for() {
+    let mut bench = Bench::new("1 per 7s, 5 per 60s");
+    let mut granted = Vec::new();
+    while granted.len() < 7 {
+        let grant = match bench.ask_until(FOREVER).unwrap() {
+            Asked::Granted(grant) => grant,
+            Asked::Waiting(id) => {
+                bench.now = bench.core.next().unwrap().as_nanos() / 1_000_000;
+                bench.core.advance(at(bench.now));
+                let decision = bench.core.collect(id);
+                let Some(Ok(grant)) = decision else {
+                    bench.core.leave(id, at(bench.now));
+                    continue;
+                };
+                grant
+            }
+        };
+        granted.push(bench.now / 1_000);
+        bench.core.release(grant, at(bench.now));
+    }
+    assert_eq!(granted, [0, 7, 14, 21, 28, 60, 67]);
+}
