@@ -52,10 +52,13 @@ use order::{FlowName, Order};
 pub(crate) use queue::AskId;
 use queue::{Ask, Waiting};
 pub use snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
-use state::{State, Sweep};
+use state::{Door, State, Sweep};
 
 /// So many gates at most, unless set.
 const MOST_KEYS: usize = 100_000;
+
+/// So many wait at most, unless set.
+const MOST_WAITING: usize = 10_000;
 
 /// What an admission core is made with.
 #[derive(Clone, Debug)]
@@ -68,12 +71,21 @@ pub(crate) struct Settings {
     /// So many gates at most. One more goes in the place of one that is at rest, or as `overflow` says.
     pub(crate) most_keys: usize,
     pub(crate) overflow: Overflow,
+    /// So many wait at most, in all.
+    pub(crate) most_waiting: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (age, fair_by) = (Duration::from_secs(30), Unit::REQUESTS);
-        Self { rules: Vec::new(), age, fair_by, most_keys: MOST_KEYS, overflow: Overflow::Refuse }
+        Self {
+            rules: Vec::new(),
+            age,
+            fair_by,
+            most_keys: MOST_KEYS,
+            overflow: Overflow::Refuse,
+            most_waiting: MOST_WAITING,
+        }
     }
 }
 
@@ -87,6 +99,7 @@ impl From<Limits> for Settings {
 #[derive(Debug)]
 pub(crate) struct Admission {
     state: State,
+    most_waiting: usize,
 }
 
 /// A request's wish to pass its gates.
@@ -102,13 +115,15 @@ pub(crate) struct Wish<'a> {
     pub(crate) arrival: Option<Arrival>,
     /// Until when it would wait; not at all if `None`.
     pub(crate) deadline: Option<Time>,
+    /// It is not wanted any more.
+    pub(crate) cancelled: bool,
 }
 
 impl<'a> Wish<'a> {
     /// A try, with a permit.
     pub(crate) fn new(gates: &'a [GateName], cost: &'a Cost) -> Self {
         let (usage, class) = (Use::Permit, Priority::Normal);
-        Self { gates, cost, usage, class, flow: None, arrival: None, deadline: None }
+        Self { gates, cost, usage, class, flow: None, arrival: None, deadline: None, cancelled: false }
     }
 
     fn need<'n>(&'n self, course: &'n Course) -> Need<'n> {
@@ -125,9 +140,9 @@ pub(crate) enum Asked {
 
 impl Admission {
     pub(crate) fn new(settings: Settings) -> Self {
-        let Settings { rules, age, fair_by, most_keys, overflow } = settings;
+        let Settings { rules, age, fair_by, most_keys, overflow, most_waiting } = settings;
         let gates = Gates::new(rules, most_keys, overflow);
-        Self { state: State::new(gates, Lanes::new(Order::new(age, fair_by))) }
+        Self { state: State::new(gates, Lanes::new(Order::new(age, fair_by))), most_waiting }
     }
 
     /// Brings everything up to `now`: grants what has come due, refuses what is past its deadline.
@@ -150,11 +165,18 @@ impl Admission {
     /// certainly cannot be met; else made to wait.
     pub(crate) fn ask(&mut self, wish: &Wish<'_>, now: Time) -> Result<Asked, Refused> {
         self.state.advance(now);
+        let lets_in = if wish.arrival.is_some() { Door::Draining } else { Door::Open };
+        if self.state.door > lets_in {
+            return Err(Refused::new(Reason::Closed, ""));
+        }
         let course = self.course(wish)?;
         let arrival = wish.arrival.unwrap_or_else(|| self.state.lanes.order.arrive(self.state.now));
         let need = wish.need(&course);
         if let Some((reason, gate, block)) = self.state.impossible(need) {
             return Err(self.state.gates[gate].refusal(self.state.gates.key(gate), reason, block, self.state.now));
+        }
+        if wish.cancelled {
+            return Err(Refused::new(Reason::Cancelled, ""));
         }
         let rank = self.state.lanes.order.rank_of_newcomer(wish.class, &wish.flow, arrival, self.state.due);
         let Some(stand) = self.state.look(&course, wish.cost, rank, None) else {
@@ -163,6 +185,10 @@ impl Admission {
             return Ok(Asked::Granted(grant));
         };
         self.check_deadline(&course, wish, arrival)?;
+        if self.state.waiting >= self.most_waiting {
+            let ahead = self.state.waiting;
+            return Err(Refused { ahead, ..Refused::new(Reason::QueueFull, "") });
+        }
         let id = self.stand(&course, wish, arrival, stand.place);
         self.state.work();
         Ok(Asked::Waiting(id))
@@ -319,6 +345,7 @@ impl Admission {
     /// The request has ended: its slot is free, its units stay spent. What was never answered counts from now.
     pub(crate) fn release(&mut self, grant: Grant, now: Time) {
         self.state.advance(now);
+        self.state.out -= usize::from(grant.usage == Use::Permit);
         for (gate, taken) in grant.taken {
             if self.state.gates[gate].release(taken, self.state.now) {
                 self.state.sweep_lanes(gate);
@@ -337,6 +364,7 @@ impl Admission {
 
     fn undo(&mut self, grant: Grant) {
         self.state.lanes.order.returned(&grant.turn);
+        self.state.out -= usize::from(grant.usage == Use::Permit);
         for (gate, taken) in grant.taken {
             self.state.gates[gate].give_back(taken, self.state.now);
             self.state.changed(gate);
@@ -362,6 +390,36 @@ impl Admission {
         self.state.gates.set_limits(rule, limits);
         self.state.sweeps.push_front(Sweep::Rule { rule, next: 0 });
         self.state.work();
+    }
+
+    /// Nobody new is let in any more; who waits goes on.
+    pub(crate) fn drain(&mut self) {
+        self.state.door = self.state.door.max(Door::Draining);
+    }
+
+    /// Nobody is let in any more, and all who wait are refused.
+    pub(crate) fn close(&mut self, now: Time) {
+        self.advance(now);
+        self.state.door = Door::Closed;
+        self.state.sweeps.push_front(Sweep::All);
+        self.state.work();
+    }
+
+    /// Nobody new is let in, nobody waits, and no permit is out.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.state.door > Door::Open && self.state.waiting == 0 && self.state.out == 0
+    }
+
+    /// When somebody who waits can go at the earliest, as things stand.
+    pub(crate) fn estimate(&mut self, id: AskId, now: Time) -> Option<Time> {
+        self.advance(now);
+        self.state.estimate_of(id)
+    }
+
+    /// What somebody waits for, and how many are ahead in its lane.
+    pub(crate) fn why(&mut self, id: AskId, now: Time) -> Option<LaneSnapshot> {
+        self.advance(now);
+        self.state.why_it_waits(id)
     }
 
     /// What the store has answered.

@@ -13,7 +13,7 @@ use pin_project_lite::pin_project;
 use reqwest::{Body, Response, ResponseBuilderExt};
 use tokio::time::{Instant, timeout_at};
 
-use crate::limiter::Permit;
+use crate::permit::Permit;
 
 /// A refusal's body is read ahead up to this, so that its connection can serve the next attempt.
 const MOST_READ_AHEAD: usize = 64 * 1_024;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::cost::{Cost, Unit};
 use crate::priority::Priority;
@@ -11,13 +12,10 @@ use crate::priority::Priority;
 /// "For ever" as an instant that can be reckoned with.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// Nobody waits longer without having asked for it.
-const MAX_WAIT: Duration = Duration::from_secs(300);
-
 /// How long whoever asks is ready to wait, and what it takes. Cheap to clone, and good for several calls: the deadline
 /// is an instant, so that one budget covers them all.
 ///
-/// Without a deadline nobody waits longer than five minutes.
+/// Without a deadline nobody waits longer than five minutes, or what [`LimiterBuilder::max_wait`](crate::LimiterBuilder) says.
 ///
 /// # Examples
 ///
@@ -40,10 +38,11 @@ pub struct Context {
     cost: Cost,
     priority: Priority,
     flow: Option<Arc<str>>,
+    cancellation: Option<CancellationToken>,
 }
 
 impl Context {
-    /// No deadline of one's own: five minutes from the asking, as for everybody.
+    /// No deadline of one's own: as long as everybody may wait, five minutes from the asking.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -89,6 +88,22 @@ impl Context {
         self
     }
 
+    /// Whoever waits stops waiting when this token is cancelled, as if its future had been dropped, and is refused with
+    /// [`Reason::Cancelled`](crate::Reason::Cancelled). If it is already, nothing is taken.
+    #[must_use]
+    pub fn cancel_on(mut self, token: &CancellationToken) -> Self {
+        self.cancellation = Some(token.clone());
+        self
+    }
+
+    pub(crate) fn cancellation(&self) -> Option<&CancellationToken> {
+        self.cancellation.as_ref()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancellation.as_ref().is_some_and(CancellationToken::is_cancelled)
+    }
+
     pub(crate) fn urgency(&self) -> Priority {
         self.priority
     }
@@ -108,8 +123,8 @@ impl Context {
     }
 
     /// The same, with a deadline for whatever waits.
-    pub(crate) fn waiting(&self) -> Self {
-        Self { deadline: Some(self.waits_until()), ..self.clone() }
+    pub(crate) fn waiting(&self, max_wait: Duration) -> Self {
+        Self { deadline: Some(self.waits_until(max_wait)), ..self.clone() }
     }
 
     /// The instant after this delay, or the deadline if that comes first.
@@ -119,7 +134,8 @@ impl Context {
     }
 
     /// Until when to wait, at a deadline or for as long as everybody may.
-    pub(crate) fn waits_until(&self) -> Instant {
-        self.deadline.unwrap_or_else(|| Instant::now() + MAX_WAIT)
+    pub(crate) fn waits_until(&self, max_wait: Duration) -> Instant {
+        let now = Instant::now();
+        self.deadline.unwrap_or_else(|| now.checked_add(max_wait).unwrap_or(now + FAR))
     }
 }

@@ -30,6 +30,8 @@ const IDLE: Duration = Duration::from_secs(3_600);
 pub(crate) struct Shared {
     began: Instant,
     state: Mutex<State>,
+    /// Notified when, after nobody new is let in, nobody waits and no permit is out.
+    pub(crate) idle: Notify,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ struct Seat {
 impl Shared {
     pub(crate) fn new(core: Admission) -> Self {
         let state = State { core, wakers: Vec::new(), drivers: Vec::new() };
-        Self { began: Instant::now(), state: Mutex::new(state) }
+        Self { began: Instant::now(), state: Mutex::new(state), idle: Notify::new() }
     }
 
     /// Does something with the core, at the time that it is once the lock is held, and wakes whom that concerns.
@@ -121,6 +123,9 @@ impl Shared {
             let wakers = state.due_wakers();
             let more = wakers.len() == MOST_WAKES;
             any |= !wakers.is_empty();
+            if state.core.is_drained() {
+                self.idle.notify_waiters();
+            }
             drop(state);
             for waker in wakers {
                 // One waker that panics must not cost the others their turn.

@@ -10,7 +10,8 @@ use crate::body;
 use crate::context::Context;
 use crate::error::Error;
 use crate::key::Key;
-use crate::limiter::{Limiter, Permit};
+use crate::limiter::Limiter;
+use crate::permit::Permit;
 use crate::refused::Refused;
 use crate::signal;
 use crate::verdict::{self, Attempt};
@@ -42,8 +43,8 @@ impl Sender {
     /// cannot cover is not begun: before the first attempt that is an error, after a refusal the refusal is the answer.
     pub(crate) async fn send(&self, mut request: Request, context: &Context) -> Result<Response, Error> {
         let url = request.url();
-        let limiter = self.each_host.key(Key::host(url.host_str().unwrap_or_default(), url.port()));
-        let waiting = context.waiting();
+        let limiter = self.each_host.of(Key::host(url.host_str().unwrap_or_default(), url.port()));
+        let waiting = context.waiting(limiter.max_wait());
         let (mut place, mut refusal) = (None, None);
         let mut left = MOST_ATTEMPTS;
         loop {
@@ -60,12 +61,13 @@ impl Sender {
                 Err(error) => {
                     // Nobody was there: the server has counted nothing.
                     if error.is_connect() {
-                        permit.give_back();
+                        permit.return_unsent();
                     }
                     return Err(error);
                 }
             };
-            let budget = waiting.waits_until().saturating_duration_since(Instant::now());
+            let waits_until = waiting.waits_until(limiter.max_wait());
+            let budget = waits_until.saturating_duration_since(Instant::now());
             match heed(&mut permit, &response, Attempt { left, budget }, replay) {
                 Some(next) => request = next,
                 None => return Ok(body::hold(response, &method, permit)),
@@ -79,10 +81,10 @@ impl Sender {
 async fn pass(limiter: &Limiter, mut place: Option<Arrival>, waiting: &Context) -> Result<Permit, Refused> {
     loop {
         let mut permit = limiter.acquire_in_place(place, waiting).await?;
-        if permit.send() {
+        if !permit.recalled() {
             return Ok(permit);
         }
-        place = permit.give_back();
+        place = permit.return_unsent();
     }
 }
 

@@ -77,7 +77,11 @@ mod admission;
 mod context;
 
 // waiting: the async shell round admission
+mod observe;
 mod driver;
+mod permit;
+mod place;
+mod reservation;
 mod limiter;
 
 // HTTP
@@ -95,12 +99,15 @@ pub use context::Context;
 pub use cost::{Cost, Unit};
 pub use error::Error;
 pub use invalid::Invalid;
-pub use limiter::{Limiter, Permit};
+pub use limiter::{Limiter, LimiterBuilder};
 pub use limits::Limits;
+pub use observe::Waits;
+pub use permit::Permit;
 pub use priority::Priority;
 pub use quota::{Anchor, Quota};
 pub use refused::{Reason, Refused};
 pub use request::RequestBuilder;
+pub use reservation::{Reservation, Reserved};
 
 pub use reqwest::{Body, Method, Request, Response, StatusCode, Url, Version, header};
 

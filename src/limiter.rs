@@ -1,28 +1,35 @@
-//! Waiting for one's turn: [`Limiter`], and the [`Permit`] that it hands out.
+//! Waiting for one's turn: [`Limiter`].
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
-use crate::admission::{Admission, Arrival, AskId, Asked, GateName, Grant, Snapshot, Use, Wish};
+use crate::admission::{Admission, Arrival, Asked, GateName, Settings, Snapshot, Use, Wish};
 use crate::context::Context;
-use crate::cost::{Cost, Unit};
+use crate::cost::Cost;
 use crate::driver::Shared;
 use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limits::Limits;
+use crate::observe::{OnWait, Waits};
+use crate::permit::Permit;
+use crate::place::Place;
 use crate::refused::{Reason, Refused};
-use crate::time::Time;
-use crate::wait::Wait;
+use crate::reservation::{Permitted, Reservation};
 
-/// A limiter: everybody who shares it waits in one line and goes in order of arrival, as soon as its limits allow.
+/// A limiter has one set of limits, for all of its keys.
+const RULE: usize = 0;
+
+/// Nobody waits longer without having asked for it, unless set.
+const MAX_WAIT: Duration = Duration::from_secs(300);
+
+/// A limiter: everybody who shares it goes as soon as its limits allow, in one order: the more urgent first, flows in turn,
+/// and otherwise by arrival.
 ///
-/// Clones share the limits. The line is a queue: whoever leaves it, by dropping its future or at its deadline,
-/// leaves it as if it had never asked, and everybody behind moves up.
+/// Clones share the limits. Who waits stands in a queue: whoever leaves it, by dropping its future, by a cancelled token
+/// or at its deadline, leaves it as if it had never asked, and everybody behind moves up.
 ///
 /// # Examples
 ///
@@ -45,10 +52,9 @@ use crate::wait::Wait;
 pub struct Limiter {
     shared: Arc<Shared>,
     gate: GateName,
+    max_wait: Duration,
+    on_wait: Option<OnWait>,
 }
-
-/// A limiter has one set of limits, for all of its keys.
-const RULE: usize = 0;
 
 impl Limiter {
     /// A limiter with these limits: a [`Limits`], a [`Quota`](crate::Quota), or a quota's text.
@@ -61,13 +67,58 @@ impl Limiter {
         L: TryInto<Limits>,
         L::Error: Into<Invalid>,
     {
-        let core = Admission::new(checked(limits)?.into());
-        Ok(Self { shared: Arc::new(Shared::new(core)), gate: GateName { rule: RULE, key: Key::new("") } })
+        Self::builder(limits).build()
     }
 
-    /// The limiter of one key: the same limits, counted by themselves.
-    pub(crate) fn key(&self, key: Key) -> Self {
-        Self { shared: Arc::clone(&self.shared), gate: GateName { rule: RULE, key } }
+    /// A limiter of which more is to be said.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use reqwest_throttle::Limiter;
+    /// use std::time::Duration;
+    ///
+    /// let limiter = Limiter::builder("10/s")
+    ///     .max_wait(Duration::from_secs(60))
+    ///     .max_waiting(1_000)
+    ///     .on_wait(|waits| eprintln!("{waits}"))
+    ///     .build()?;
+    /// # Ok::<(), reqwest_throttle::Invalid>(())
+    /// ```
+    pub fn builder<L>(limits: L) -> LimiterBuilder
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        let limits = checked(limits);
+        let settings = limits.map(Settings::from);
+        LimiterBuilder { settings, max_wait: MAX_WAIT, on_wait: None }
+    }
+
+    /// The limiter of one key, a tenant, a host or a route: the same limits, counted by themselves. Keys are made on first
+    /// use and forgotten when they are at rest; there are 100 000 at most, or what is set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use reqwest_throttle::Limiter;
+    ///
+    /// let tenants = Limiter::new("1/min")?;
+    /// assert!(tenants.key("a").try_acquire().is_ok() && tenants.key("b").try_acquire().is_ok());
+    /// assert!(tenants.key("a").try_acquire().is_err());
+    /// # Ok::<(), reqwest_throttle::Invalid>(())
+    /// ```
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        self.of(Key::new(key))
+    }
+
+    pub(crate) fn of(&self, key: Key) -> Self {
+        Self { gate: GateName { rule: RULE, key }, ..self.clone() }
+    }
+
+    pub(crate) fn max_wait(&self) -> Duration {
+        self.max_wait
     }
 
     /// A permit, if one can be had without waiting and without overtaking anybody.
@@ -78,7 +129,7 @@ impl Limiter {
     pub fn try_acquire(&self) -> Result<Permit, Refused> {
         let (gates, cost) = (std::slice::from_ref(&self.gate), Cost::new());
         match self.shared.with(|core, now| core.ask(&Wish::new(gates, &cost), now))? {
-            Asked::Granted(grant) => Ok(Permit { shared: Arc::clone(&self.shared), grant: Some(grant) }),
+            Asked::Granted(grant) => Ok(Permit::new(Arc::clone(&self.shared), Some(grant), Duration::ZERO)),
             Asked::Waiting(_) => Err(Refused::new(Reason::WouldWait, "")),
         }
     }
@@ -95,7 +146,8 @@ impl Limiter {
     /// As soon as it is certain that the deadline of the context cannot be met, and at the deadline at the latest:
     /// [`Reason::Deadline`](crate::Reason::Deadline). When requests in flight are limited, which only a permit can
     /// count: [`Reason::NeedsPermit`](crate::Reason::NeedsPermit). When it would have to wait outside a tokio
-    /// runtime: [`Reason::NoRuntime`](crate::Reason::NoRuntime).
+    /// runtime: [`Reason::NoRuntime`](crate::Reason::NoRuntime). And [`Reason::QueueFull`](crate::Reason::QueueFull),
+    /// [`Reason::Cancelled`](crate::Reason::Cancelled), [`Reason::Closed`](crate::Reason::Closed).
     ///
     /// # Panics
     ///
@@ -104,8 +156,8 @@ impl Limiter {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line; nothing was taken.
-    pub fn wait<'a>(&'a self, context: &Context) -> impl Future<Output = Result<(), Refused>> + Send + use<'a> {
-        let place = Place::new(self, Use::Unseen, None, context);
+    pub fn wait(&self, context: &Context) -> impl Future<Output = Result<(), Refused>> + Send + use<> {
+        let place = self.place(Use::Unseen, context);
         async { place.await.map(|_| ()) }
     }
 
@@ -116,7 +168,8 @@ impl Limiter {
     ///
     /// As soon as it is certain that the deadline of the context cannot be met, and at the deadline at the latest:
     /// [`Reason::Deadline`](crate::Reason::Deadline). When it would have to wait outside a tokio runtime:
-    /// [`Reason::NoRuntime`](crate::Reason::NoRuntime).
+    /// [`Reason::NoRuntime`](crate::Reason::NoRuntime). And [`Reason::QueueFull`](crate::Reason::QueueFull),
+    /// [`Reason::Cancelled`](crate::Reason::Cancelled), [`Reason::Closed`](crate::Reason::Closed).
     ///
     /// # Panics
     ///
@@ -125,18 +178,31 @@ impl Limiter {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line; nothing was taken.
-    pub fn acquire<'a>(&'a self, context: &Context) -> impl Future<Output = Result<Permit, Refused>> + Send + use<'a> {
+    pub fn acquire(&self, context: &Context) -> impl Future<Output = Result<Permit, Refused>> + Send + use<> {
         self.acquire_in_place(None, context)
     }
 
     /// As [`acquire`](Self::acquire), in the place of a permit that was recalled or refused.
-    pub(crate) fn acquire_in_place<'a>(
-        &'a self,
+    pub(crate) fn acquire_in_place(
+        &self,
         arrival: Option<Arrival>,
         context: &Context,
-    ) -> impl Future<Output = Result<Permit, Refused>> + Send + use<'a> {
-        let place = Place::new(self, Use::Permit, arrival, context);
-        async { Ok(Permit { shared: Arc::clone(&self.shared), grant: place.await? }) }
+    ) -> impl Future<Output = Result<Permit, Refused>> + Send + use<> {
+        Permitted::new(self.place(Use::Permit, context).at(arrival))
+    }
+
+    /// Takes a place in the line now, to be awaited later. It can be asked how long that would be, and given up.
+    ///
+    /// # Errors
+    ///
+    /// At once what [`acquire`](Self::acquire) would be refused for at once; the rest when it is awaited.
+    pub fn reserve(&self, context: &Context) -> Result<Reservation, Refused> {
+        Reservation::new(self.place(Use::Permit, context))
+    }
+
+    fn place(&self, usage: Use, context: &Context) -> Place {
+        let (shared, gate) = (Arc::clone(&self.shared), self.gate.clone());
+        Place::new(shared, gate, usage, context.clone(), self.max_wait).telling(self.on_wait.clone())
     }
 
     /// Nobody passes before this instant; after it the first one goes ahead of the others, until its answer or for a
@@ -168,6 +234,33 @@ impl Limiter {
     pub fn snapshot(&self) -> Snapshot {
         self.shared.with(Admission::snapshot)
     }
+
+    /// Lets nobody new in, for all keys: they are refused with [`Reason::Closed`](crate::Reason::Closed). Waits until all
+    /// who wait have gone and all permits have ended. If that is not so at the deadline, the limiter is
+    /// [closed](Self::close), and the answer is false.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the waiting; nobody new is let in all the same.
+    pub async fn drain(&self, deadline: Instant) -> bool {
+        self.shared.with(|core, _| core.drain());
+        loop {
+            let idle = self.shared.idle.notified();
+            if self.shared.with(|core, _| core.is_drained()) {
+                return true;
+            }
+            if timeout_at(deadline, idle).await.is_err() {
+                self.close();
+                return self.shared.with(|core, _| core.is_drained());
+            }
+        }
+    }
+
+    /// Lets nobody in any more, for all keys: they are refused with [`Reason::Closed`](crate::Reason::Closed), and so are
+    /// all who wait, promptly. Permits that are out stay good.
+    pub fn close(&self) {
+        self.shared.with(Admission::close);
+    }
 }
 
 fn checked<L>(limits: L) -> Result<Limits, Invalid>
@@ -182,159 +275,66 @@ where
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").finish_non_exhaustive()
+        f.debug_struct("Limiter").field("key", &self.gate.key).finish_non_exhaustive()
     }
 }
 
-/// Leave to send one request, from [`Limiter::acquire`] or [`Limiter::try_acquire`]. Dropping it ends the request: its
-/// slot is free again, and what a window has not heard the answer of is answered now.
-#[must_use = "a permit that is dropped counts as a request that has ended"]
-pub struct Permit {
-    shared: Arc<Shared>,
-    /// Only gone while it is being ended.
-    grant: Option<Grant>,
+/// What a [`Limiter`] is made with, from [`Limiter::builder`].
+#[derive(Debug)]
+pub struct LimiterBuilder {
+    settings: Result<Settings, Invalid>,
+    max_wait: Duration,
+    on_wait: Option<OnWait>,
 }
 
-impl Permit {
-    /// To be called when the request leaves. False if it must not leave any more: then give the permit back.
-    pub(crate) fn send(&mut self) -> bool {
-        let grant = self.grant.as_mut();
-        grant.is_some_and(|grant| self.shared.with(|core, now| core.send(grant, now)))
+impl LimiterBuilder {
+    /// How long somebody waits that has no deadline of its own. Five minutes unless set.
+    #[must_use]
+    pub fn max_wait(mut self, most: Duration) -> Self {
+        self.max_wait = most;
+        self
     }
 
-    /// The server took the request.
-    pub(crate) fn answered(&mut self) {
-        if let Some(grant) = &mut self.grant {
-            self.shared.with(|core, now| core.answered(grant, now));
+    /// How many may wait in all; whoever is one too many is refused with [`Reason::QueueFull`](crate::Reason::QueueFull). 10 000
+    /// unless set.
+    #[must_use]
+    pub fn max_waiting(mut self, most: usize) -> Self {
+        if let Ok(settings) = &mut self.settings {
+            settings.most_waiting = most;
         }
+        self
     }
 
-    /// The server refused the request because of traffic.
-    pub(crate) fn refused(&mut self, wait: Wait) {
-        if let Some(grant) = &mut self.grant {
-            self.shared.with(|core, now| core.refused(grant, 0, wait, now));
+    /// How many keys there may be that are not at rest; one too many is refused with
+    /// [`Reason::TooManyKeys`](crate::Reason::TooManyKeys). 100 000 unless set; at least 1.
+    #[must_use]
+    pub fn max_keys(mut self, most: usize) -> Self {
+        if let Ok(settings) = &mut self.settings {
+            settings.most_keys = most;
         }
+        self
     }
 
-    /// The request took so much of a unit, and not what it was taken to cost. More goes into debt, which those who come
-    /// next wait for; less is there for others.
-    pub fn settle(&mut self, unit: impl Into<Unit>, actual: u64) {
-        if let Some(grant) = &mut self.grant {
-            let unit = unit.into();
-            self.shared.with(|core, now| core.settle(grant, &unit, actual, now));
+    /// Tells why somebody waits, once it has waited for a second: called by its own task, once for each wait.
+    #[must_use]
+    pub fn on_wait(mut self, tell: impl Fn(&Waits) + Send + Sync + 'static) -> Self {
+        self.on_wait = Some(OnWait(Arc::new(tell)));
+        self
+    }
+
+    /// The limiter.
+    ///
+    /// # Errors
+    ///
+    /// When the limits cannot be read or cannot be kept, or a setting is out of range: the error names the value and
+    /// what is allowed.
+    pub fn build(self) -> Result<Limiter, Invalid> {
+        let settings = self.settings?;
+        if settings.most_keys == 0 {
+            return Err(Invalid::new("max_keys", "0", "at least 1"));
         }
-    }
-
-    /// The request was never sent, and is as if it had not been granted. Answers its place in the line.
-    pub(crate) fn give_back(mut self) -> Option<Arrival> {
-        let grant = self.grant.take()?;
-        let arrival = grant.arrival;
-        self.shared.with(|core, now| core.give_back(grant, now));
-        Some(arrival)
-    }
-
-    /// The place in the line, for another attempt of the same request.
-    pub(crate) fn arrival(&self) -> Option<Arrival> {
-        self.grant.as_ref().map(|grant| grant.arrival)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(grant) = self.grant.take() {
-            self.shared.with(|core, now| core.release(grant, now));
-        }
-    }
-}
-
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Permit").finish_non_exhaustive()
-    }
-}
-
-/// A place in the line, from the first poll until the decision or the drop.
-struct Place<'a> {
-    limiter: &'a Limiter,
-    usage: Use,
-    arrival: Option<Arrival>,
-    context: Context,
-    ask: Option<AskId>,
-}
-
-impl<'a> Place<'a> {
-    fn new(limiter: &'a Limiter, usage: Use, arrival: Option<Arrival>, context: &Context) -> Self {
-        Self { limiter, usage, arrival, context: context.clone(), ask: None }
-    }
-
-    fn wish(&self) -> Wish<'_> {
-        let deadline = self.limiter.shared.time(self.context.waits_until());
-        Wish {
-            usage: self.usage,
-            class: self.context.urgency(),
-            flow: self.context.flow_name().cloned(),
-            arrival: self.arrival,
-            deadline: Some(deadline),
-            ..Wish::new(std::slice::from_ref(&self.limiter.gate), self.context.costs())
-        }
-    }
-
-    /// Asks, or asks what has been decided.
-    fn step(&mut self, core: &mut Admission, now: Time) -> Poll<Result<Option<Grant>, Refused>> {
-        if let Some(id) = self.ask {
-            let Some(decision) = core.collect(id) else { return Poll::Pending };
-            self.ask = None;
-            let mut grant = decision?;
-            if core.send(&mut grant, now) {
-                return Poll::Ready(Ok(self.hand_over(grant, core, now)));
-            }
-            // Polled so long after the grant that what it took is not there any more: back to the old place.
-            self.arrival = Some(grant.arrival);
-            core.give_back(grant, now);
-        }
-        match core.ask(&self.wish(), now)? {
-            Asked::Granted(grant) => Poll::Ready(Ok(self.hand_over(grant, core, now))),
-            Asked::Waiting(id) => {
-                self.ask = Some(id);
-                Poll::Pending
-            }
-        }
-    }
-
-    /// Of a bare wait nothing more will be heard: its grant ends here.
-    fn hand_over(&self, grant: Grant, core: &mut Admission, now: Time) -> Option<Grant> {
-        if self.usage == Use::Permit {
-            return Some(grant);
-        }
-        core.release(grant, now);
-        None
-    }
-}
-
-/// Answers without a grant to whoever only waits.
-impl Future for Place<'_> {
-    type Output = Result<Option<Grant>, Refused>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
-        let shared = Arc::clone(&self.limiter.shared);
-        let Ok(runtime) = Handle::try_current() else {
-            // Outside a runtime one goes at once or not at all.
-            let step = shared.with(|core, now| self.step(core, now));
-            return if step.is_pending() { Poll::Ready(Err(Refused::new(Reason::NoRuntime, ""))) } else { step };
-        };
-        let mut answer = Poll::Pending;
-        shared.with_waker(cx.waker(), &runtime, |core, now| {
-            answer = self.step(core, now);
-            self.ask
-        });
-        answer
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if let Some(id) = self.ask.take() {
-            self.limiter.shared.leave(id);
-        }
+        let shared = Arc::new(Shared::new(Admission::new(settings)));
+        let gate = GateName { rule: RULE, key: Key::new("") };
+        Ok(Limiter { shared, gate, max_wait: self.max_wait, on_wait: self.on_wait })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quota::Quota;
+use crate::time::readable;
 
 /// Our own limiter did not let a request go. Nothing was sent, and nothing was taken.
 ///
@@ -58,6 +59,12 @@ pub enum Reason {
     TooManyKeys,
     /// It would have to wait, and there is no tokio runtime to wait on.
     NoRuntime,
+    /// So many wait already as may.
+    QueueFull,
+    /// Its cancellation token was cancelled.
+    Cancelled,
+    /// The limiter was closed, or lets nobody new in.
+    Closed,
 }
 
 impl Refused {
@@ -85,11 +92,14 @@ impl fmt::Display for Refused {
             Reason::NoRuntime => {
                 ("it would have to wait outside a tokio runtime", "wait in one, as in `Runtime::block_on`")
             }
+            Reason::QueueFull => ("so many wait already as may", "ask for less at once, or let more wait"),
+            Reason::Cancelled => ("it was cancelled", "nothing was sent"),
+            Reason::Closed => ("the limiter is closed", "make a new one"),
         };
         f.write_str(what)?;
         self.fmt_limit(f)?;
         if let Some(wait) = self.wait {
-            write!(f, ", for {:?} at least", round(wait))?;
+            write!(f, ", for {:?} at least", readable(wait))?;
         }
         match self.ahead {
             0 => {}
@@ -110,12 +120,6 @@ impl Refused {
         }
         if self.limit.is_empty() { Ok(()) } else { write!(f, " for {}", self.limit) }
     }
-}
-
-/// To the next millisecond, for those who read it.
-fn round(wait: Duration) -> Duration {
-    let millis = wait.as_nanos().div_ceil(1_000_000);
-    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 impl Error for Refused {}

@@ -265,7 +265,7 @@ async fn a_task_that_computes_delays_nobody() {
 /// More than is granted in one turn of the driver, and faster than timers tick.
 #[tokio::test]
 async fn a_fast_bucket_is_used() {
-    let limiter = Limiter::new("100000/s burst 1").unwrap();
+    let limiter = Limiter::builder("100000/s burst 1").max_waiting(20_000).build().unwrap();
     let tasks: Vec<_> = (0..20_000)
         .map(|_| {
             let limiter = limiter.clone();
@@ -532,4 +532,85 @@ async fn a_snapshot_says_what_is_left_and_who_waits_for_what() {
     assert_eq!(gate, "all: 0 left of 1 per 100ms burst 1, 0 in flight, 1 waiting");
     assert_eq!(lane.trim(), "1 normal of tenant-7: the limit is 1 per 100ms burst 1, for 60ms");
     waits.await.unwrap();
+}
+
+/// Callers that give up, some at the instant of their grant, some by their deadline, on all workers at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_thousand_tasks_with_random_patience_strand_nobody() {
+    let limiter = Limiter::new("4000/s burst 5, 20 in flight").unwrap();
+    let tasks: Vec<_> = (0..4_000_u64)
+        .map(|n| {
+            let (limiter, random) = (limiter.clone(), n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40);
+            tokio::spawn(async move {
+                let patience = Duration::from_micros(random % 900_000);
+                let context = if n % 3 == 0 { Context::within(patience) } else { Context::new() };
+                let permit = if n % 3 == 1 {
+                    timeout(patience, limiter.acquire(&context)).await.ok()?
+                } else {
+                    limiter.acquire(&context).await
+                };
+                let permit = permit.ok()?;
+                sleep(Duration::from_micros(random % 2_000)).await;
+                drop(permit);
+                Some(())
+            })
+        })
+        .collect();
+    let went = timeout(ms(30_000), join_all(tasks)).await.expect("somebody is left");
+    let went = went.into_iter().filter(|went| went.as_ref().unwrap().is_some()).count();
+    let gate = &limiter.snapshot().gates[0];
+    assert!(went >= 1_333 && (gate.in_flight, gate.waiting) == (0, 0), "{went} {gate}");
+}
+
+/// Three times what the rate lets through, for ten seconds, by callers that time out; then less than it lets through.
+#[tokio::test(start_paused = true)]
+async fn after_a_spike_of_callers_that_time_out_every_second_is_fully_used() {
+    let limiter = Limiter::new("100/s burst 1").unwrap();
+    let (start, seconds) = (Instant::now(), Arc::new(Mutex::new([0; 25])));
+    let mut tasks = Vec::new();
+    let mut arrive = async |every: Duration, until: Duration| {
+        while start.elapsed() < until {
+            let (limiter, seconds) = (limiter.clone(), seconds.clone());
+            tasks.push(tokio::spawn(async move {
+                if let Ok(Ok(())) = timeout(ms(500), limiter.wait(&Context::new())).await {
+                    let second = usize::try_from(start.elapsed().as_secs()).unwrap();
+                    seconds.lock().unwrap()[second] += 1;
+                }
+            }));
+            sleep(every).await;
+        }
+    };
+    arrive(Duration::from_micros(3_333), ms(10_000)).await;
+    arrive(Duration::from_micros(12_500), ms(20_000)).await;
+    join_all(tasks).await;
+    let seconds = *seconds.lock().unwrap();
+    // A timer wakes at the next millisecond; a second begins and ends with one.
+    assert!(seconds[..10].iter().all(|went| (99..=102).contains(went)), "{seconds:?}");
+    assert!(seconds[13..20].iter().all(|went| (76..=81).contains(went)), "and nobody waits behind them: {seconds:?}");
+}
+
+/// The rest of a million go in order, once every other has left.
+#[tokio::test(start_paused = true)]
+async fn of_a_million_who_wait_half_leave_and_the_others_go_in_order() {
+    let limiter = Limiter::builder("1000000/s burst 1").max_waiting(1_000_000).build().unwrap();
+    drop(limiter.try_acquire().unwrap());
+    let order = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..1_000_000)
+        .map(|n: usize| {
+            let (waits, order) = (limiter.wait(&Context::new()), order.clone());
+            tokio::spawn(async move { waits.await.map(|()| (n, order.fetch_add(1, SeqCst))) })
+        })
+        .collect();
+    while limiter.snapshot().gates[0].waiting < 1_000_000 {
+        yield_now().await;
+    }
+    tasks.iter().skip(1).step_by(2).for_each(JoinHandle::abort);
+    let mut went = 0;
+    for task in tasks {
+        if let Ok(turn) = task.await {
+            let (n, place) = turn.unwrap();
+            went += usize::from(n / 2 == place);
+        }
+    }
+    assert_eq!(went, 500_000, "each in its place");
 }

@@ -91,6 +91,7 @@ impl State {
     /// Takes what is needed, of all gates at once.
     pub(super) fn grant(&mut self, need: Need<'_>, flow: FlowName, arrival: Arrival) -> Grant {
         let Need { course, class, cost, usage } = need;
+        self.out += usize::from(usage == Use::Permit);
         let taken = course.iter().map(|gate| (*gate, self.gates[*gate].take(cost, usage, self.due, self.now)));
         let taken = taken.collect();
         let turn = self.lanes.order.served(class, flow, cost, self.due);
@@ -98,6 +99,6 @@ impl State {
             self.lane_changed(lane);
         }
         course.iter().for_each(|gate| self.changed(*gate));
-        Grant { arrival, taken, turn }
+        Grant { arrival, taken, turn, usage }
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::gate::Taken;
+use super::gate::{Taken, Use};
 use super::gates::GateId;
 use super::order::{Arrival, Turn};
 
@@ -13,4 +13,5 @@ pub(crate) struct Grant {
     pub(crate) arrival: Arrival,
     pub(super) taken: SmallVec<[(GateId, Taken); 1]>,
     pub(super) turn: Turn,
+    pub(super) usage: Use,
 }

@@ -90,6 +90,11 @@ impl Lanes {
         &self.slab[lane]
     }
 
+    /// Any of them.
+    pub(super) fn any(&self) -> Option<&Lane> {
+        self.slab.iter().next().map(|(_, lane)| lane)
+    }
+
     pub(super) fn lane_mut(&mut self, lane: LaneId) -> &mut Lane {
         &mut self.slab[lane]
     }

@@ -250,6 +250,15 @@ impl Queue {
         std::iter::successors(Some(link(ask)), before).skip(1).take(MOST_COUNTED).count()
     }
 
+    /// What is queued ahead of somebody, added up.
+    pub(super) fn queued_ahead_of(&self, asks: &Asks, ask: AskId) -> Costs {
+        let after = |at: &u32| waiting(asks, *at).map(|ask| ask.next);
+        let ahead = std::iter::successors(Some(self.head), after).take_while(|at| *at != link(ask));
+        let mut sum = Costs::default();
+        ahead.filter_map(|at| waiting(asks, at)).for_each(|ask| sum.add(&ask.cost));
+        sum
+    }
+
     /// How many are ahead of an arrival: exact for a newcomer, for others counted up to a bound.
     pub(super) fn ahead_of_arrival(&self, asks: &Asks, arrival: Arrival) -> usize {
         if self.ends_before(asks, arrival) {

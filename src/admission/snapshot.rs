@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::quota::Quota;
+use crate::time::readable;
 
 /// How all gates stood at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,7 +81,7 @@ impl fmt::Display for GateSnapshot {
             None => format!("{} in flight", self.in_flight),
         });
         parts.push(format!("{} waiting", self.waiting));
-        parts.extend(self.paused_for.map(|wait| format!("paused for {wait:?}")));
+        parts.extend(self.paused_for.map(|wait| format!("paused for {:?}", readable(wait))));
         write!(f, "{}: {}", shown(&self.key), parts.join(", "))?;
         self.standing.iter().try_for_each(|lane| write!(f, "\n  {lane}"))
     }

@@ -24,6 +24,9 @@ pub(super) struct State {
     /// What is still to be looked at from end to end.
     pub(super) sweeps: VecDeque<Sweep>,
     pub(super) waiting: usize,
+    /// Grants with a permit that have not ended.
+    pub(super) out: usize,
+    pub(super) door: Door,
     /// Who was decided on while waiting, and not told yet.
     pub(super) decided: VecDeque<AskId>,
     pub(super) effects: VecDeque<Effect>,
@@ -43,6 +46,18 @@ pub(super) enum Sweep {
     Gate { gate: GateId, next: LaneId, walk: bool },
     /// All who wait in a lane.
     Lane(LaneId),
+    /// All who wait: nobody is let in any more.
+    All,
+}
+
+/// Who is let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Door {
+    Open,
+    /// Only who has been here before.
+    Draining,
+    /// Nobody.
+    Closed,
 }
 
 impl State {
@@ -54,6 +69,8 @@ impl State {
             due_lanes: BTreeSet::new(),
             sweeps: VecDeque::new(),
             waiting: 0,
+            out: 0,
+            door: Door::Open,
             decided: VecDeque::new(),
             effects: VecDeque::new(),
             now: Time::ZERO,

@@ -1,12 +1,15 @@
 //! How it stands, for people; and whether it stands as it must, for debug builds.
 
+use super::decision::Need;
 use super::gate::{Block, Cause};
 use super::gates::GateId;
 use super::order::{LaneId, Rank};
+use super::queue::{AskId, Queue};
 use super::snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
 use super::state::State;
 #[cfg(any(test, debug_assertions))]
 use super::timers::Owner;
+use crate::time::{Time, readable};
 
 /// So many lanes of one gate are shown, and no more.
 const MOST_SHOWN: usize = 16;
@@ -51,6 +54,24 @@ impl State {
         }
     }
 
+    /// What somebody waits for: what the head of its lane does.
+    pub(super) fn why_it_waits(&mut self, id: AskId) -> Option<LaneSnapshot> {
+        let lane = self.lanes.asks.get(id)?.waiting()?.lane();
+        let (gate, rank) = (self.lanes.lane(lane).stands_at(), self.lanes.rank(lane, self.due));
+        let waiting = Queue::ahead_of(&self.lanes.asks, id);
+        Some(LaneSnapshot { waiting, ..self.lane_snapshot(gate, rank, lane) })
+    }
+
+    /// When it can go at the earliest, with what is queued ahead of it in its lane: reckoned from the front.
+    pub(super) fn estimate_of(&mut self, id: AskId) -> Option<Time> {
+        let ask = self.lanes.asks.get(id)?.waiting()?;
+        let lane = self.lanes.lane(ask.lane());
+        let ahead = lane.queue.queued_ahead_of(&self.lanes.asks, id);
+        let need = Need { course: &lane.course, class: lane.class, cost: &ask.cost, usage: ask.usage };
+        let (_, estimate) = self.estimate(need, &ahead);
+        estimate.until
+    }
+
     fn why(&self, gate: GateId, block: Option<Block>) -> String {
         let Some(Block { cause, until, .. }) = block else { return "about to go".to_owned() };
         let what = match cause {
@@ -62,7 +83,7 @@ impl State {
                 None => "a limit".to_owned(),
             },
         };
-        until.map_or(what.clone(), |until| format!("{what}, for {:?}", until.since(self.due)))
+        until.map_or(what.clone(), |until| format!("{what}, for {:?}", readable(until.since(self.due))))
     }
 
     /// In debug builds after every call, unless that would take long.

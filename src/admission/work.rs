@@ -6,7 +6,7 @@ use super::gates::GateId;
 use super::lanes::Lane;
 use super::order::LaneId;
 use super::queue::{AskId, Queue, Waiting};
-use super::state::{State, Sweep};
+use super::state::{Door, State, Sweep};
 use super::timers::Owner;
 use crate::cost::{Cost, Costs};
 use crate::refused::{Reason, Refused};
@@ -62,7 +62,8 @@ impl State {
     }
 
     fn work_off(&mut self) {
-        while !self.sweeps.is_empty() && self.step() {
+        // Half of the call at most, so that grants go on meanwhile.
+        while !self.sweeps.is_empty() && self.steps > MOST_STEPS / 2 && self.step() {
             self.sweep();
         }
         // Who left before this instant is not granted at it; who leaves at it still may be.
@@ -157,6 +158,7 @@ impl State {
             let (gate, estimate) = self.estimate(need, &Costs::default());
             (Reason::Deadline, gate, estimate)
         });
+        let reason = if self.door == Door::Closed { Reason::Closed } else { reason };
         let refusal = self.gates[gate].refusal(self.gates.key(gate), reason, block, self.now);
         let Some((lane, course)) = self.exit(id) else { return };
         self.decide(id, Err(Refused { ahead, ..refusal }));
@@ -219,7 +221,17 @@ impl State {
                 }
             }
             Some(Sweep::Lane(lane)) if self.lanes.contains(lane) => self.sweep_ask(lane),
+            Some(Sweep::All) => self.refuse_any(),
             _ => {}
+        }
+    }
+
+    /// Refuses one of all who wait.
+    fn refuse_any(&mut self) {
+        let head = |lane: &Lane| lane.queue.head(&self.lanes.asks).map(|(id, _)| id);
+        if let Some(id) = self.lanes.any().and_then(head) {
+            self.sweeps.push_front(Sweep::All);
+            self.refuse_waiting(id);
         }
     }
 

@@ -318,7 +318,9 @@ fn what_one_limit_refuses_takes_nothing_of_another() {
         let mut bench = Bench::new(limits);
         let admitted = (0..500).filter_map(|_| bench.try_ask().ok()).collect::<Vec<_>>();
         let waiting: Vec<_> = (0..100).map(|_| bench.waiting()).collect();
-        waiting.into_iter().for_each(|id| bench.core.leave(id, at(100)));
+        for id in waiting {
+            bench.core.leave(id, at(100));
+        }
         let gate = &bench.core.snapshot(at(100)).gates[0];
         let left: Vec<_> = gate.quotas.iter().map(|quota| (quota.quota.count(), quota.left)).collect();
         assert_eq!(

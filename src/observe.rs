@@ -1,0 +1,45 @@
+//! Why does a request wait: [`Waits`], told to whoever wants to know.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::time::readable;
+
+/// Somebody has waited for a second. See [`LimiterBuilder::on_wait`](crate::LimiterBuilder::on_wait).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waits {
+    /// The keys of all that it has to pass: the host, for a client; empty for a bare limiter.
+    pub keys: Vec<String>,
+    /// What the first of its kind waits for, in words: that of the same priority and flow.
+    pub why: String,
+    /// How many of those are ahead, counted up to 64.
+    pub ahead: usize,
+    /// How long it has waited.
+    pub waited: Duration,
+    /// How much longer it has to at the least, as things stand.
+    pub at_least: Duration,
+}
+
+impl fmt::Display for Waits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { why, ahead, waited, at_least, .. } = self;
+        let (waited, at_least) = (readable(*waited), readable(*at_least));
+        write!(f, "waits since {waited:?}, with {ahead} ahead: {why}; {at_least:?} more at least")?;
+        match self.keys.join(" + ") {
+            keys if keys.is_empty() => Ok(()),
+            keys => write!(f, ", for {keys}"),
+        }
+    }
+}
+
+/// Who wants to know.
+#[derive(Clone)]
+pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&Waits) + Send + Sync>);
+
+impl fmt::Debug for OnWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnWait")
+    }
+}

@@ -1,0 +1,117 @@
+//! Leave to send one request: [`Permit`].
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::admission::{Arrival, Grant};
+use crate::cost::Unit;
+use crate::driver::Shared;
+use crate::wait::Wait;
+
+/// Leave to send one request, from [`Limiter::acquire`](crate::Limiter::acquire) or
+/// [`Limiter::try_acquire`](crate::Limiter::try_acquire). Dropping it ends the request: its slot is free again, and what a
+/// window has not heard the answer of is answered now.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use reqwest_throttle::{Context, Limiter};
+///
+/// let limiter = Limiter::new("10/s, 1000 tokens/min, 2 in flight")?;
+/// let mut permit = limiter.acquire(&Context::new().cost("tokens", 100)).await?;
+/// if !permit.recalled() {
+///     // send the request; when its head is there:
+///     permit.answered();
+///     // when its body has told what it took:
+///     permit.settle("tokens", 130);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a permit that is dropped counts as a request that has ended"]
+pub struct Permit {
+    shared: Arc<Shared>,
+    /// Only gone while it is being ended.
+    grant: Option<Grant>,
+    waited: Duration,
+}
+
+impl Permit {
+    pub(crate) fn new(shared: Arc<Shared>, grant: Option<Grant>, waited: Duration) -> Self {
+        Self { shared, grant, waited }
+    }
+
+    /// To be asked right before the request is sent. True if it must not be sent any more: a pause has come in between, or
+    /// so much time that what was taken is not there any more. Then [`give_back`](Self::give_back) the permit, and ask for
+    /// another one.
+    #[must_use]
+    pub fn recalled(&mut self) -> bool {
+        let grant = self.grant.as_mut();
+        grant.is_some_and(|grant| !self.shared.with(|core, now| core.send(grant, now)))
+    }
+
+    /// The server took the request: windows count from now, unless their [`Anchor`](crate::Anchor) says otherwise, and a
+    /// gate that was paused is open.
+    pub fn answered(&mut self) {
+        if let Some(grant) = &mut self.grant {
+            self.shared.with(|core, now| core.answered(grant, now));
+        }
+    }
+
+    /// The server refused the request because of traffic.
+    pub(crate) fn refused(&mut self, wait: Wait) {
+        if let Some(grant) = &mut self.grant {
+            self.shared.with(|core, now| core.refused(grant, 0, wait, now));
+        }
+    }
+
+    /// The request took so much of a unit, and not what it was taken to cost. More goes into debt, which those who come
+    /// next wait for; less is there for others.
+    pub fn settle(&mut self, unit: impl Into<Unit>, actual: u64) {
+        if let Some(grant) = &mut self.grant {
+            let unit = unit.into();
+            self.shared.with(|core, now| core.settle(grant, &unit, actual, now));
+        }
+    }
+
+    /// The request was never sent, as when nobody took the connection: it is as if the permit had never been had.
+    pub fn give_back(self) {
+        self.return_unsent();
+    }
+
+    /// Answers its place in the line.
+    pub(crate) fn return_unsent(mut self) -> Option<Arrival> {
+        let grant = self.grant.take()?;
+        let arrival = grant.arrival;
+        self.shared.with(|core, now| core.give_back(grant, now));
+        Some(arrival)
+    }
+
+    /// How long it was waited for.
+    #[must_use]
+    pub fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// The place in the line, for another attempt of the same request.
+    pub(crate) fn arrival(&self) -> Option<Arrival> {
+        self.grant.as_ref().map(|grant| grant.arrival)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant.take() {
+            self.shared.with(|core, now| core.release(grant, now));
+        }
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("waited", &self.waited).finish_non_exhaustive()
+    }
+}
