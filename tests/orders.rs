@@ -158,7 +158,9 @@ fn try_all(steps: &[Step], length: usize) -> usize {
             })
             .collect();
         let mut world = World::new();
-        sequence.iter().for_each(|step| world.take(*step));
+        for step in &sequence {
+            world.take(*step);
+        }
         world.end(&sequence);
     }
     count
