@@ -363,7 +363,9 @@ impl Admission {
     }
 
     fn undo(&mut self, grant: Grant) {
-        self.state.lanes.order.returned(&grant.turn);
+        for lane in self.state.lanes.order.returned(&grant.turn) {
+            self.state.lane_restored(lane);
+        }
         self.state.out -= usize::from(grant.usage == Use::Permit);
         for (gate, taken) in grant.taken {
             self.state.gates[gate].give_back(taken, self.state.now);
@@ -427,7 +429,7 @@ impl Admission {
     pub(crate) fn event(&mut self, event: Event, now: Time) {
         self.state.advance(now);
         let (Event::Borrowed { of, .. } | Event::Denied { of, .. }) = &event;
-        let gate = self.state.gates.find(&of.gate);
+        let gate = Some(of.id).filter(|id| self.state.gates.serial(*id) == Some(of.serial));
         let lease = gate.and_then(|gate| self.state.gates[gate].leases().find(|(meter, ..)| *meter == of.meter));
         match (event, lease) {
             (Event::Borrowed { units, until, .. }, Some((.., lease))) => lease.borrowed(units, until),

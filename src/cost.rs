@@ -103,33 +103,34 @@ impl Cost {
 /// What several requests take together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Costs {
-    requests: u64,
-    others: Vec<(Unit, u64)>,
+    requests: u128,
+    others: Vec<(Unit, u128)>,
 }
 
 impl Costs {
+    /// How much of this unit, or as much as can be reckoned with.
     pub(crate) fn of(&self, unit: &Unit) -> u64 {
-        if *unit == Unit::REQUESTS {
-            return self.requests;
-        }
-        self.others.iter().find(|(other, _)| other == unit).map_or(0, |(_, amount)| *amount)
+        let other = || self.others.iter().find(|(other, _)| other == unit).map_or(0, |(_, amount)| *amount);
+        let sum = if *unit == Unit::REQUESTS { self.requests } else { other() };
+        u64::try_from(sum).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn add(&mut self, cost: &Cost) {
-        self.requests = self.requests.saturating_add(cost.requests);
+        self.requests += u128::from(cost.requests);
         for (unit, amount) in cost.others() {
             match self.others.iter_mut().find(|(other, _)| other == unit) {
-                Some((_, sum)) => *sum = sum.saturating_add(*amount),
-                None => self.others.push((unit.clone(), *amount)),
+                Some((_, sum)) => *sum += u128::from(*amount),
+                None => self.others.push((unit.clone(), u128::from(*amount))),
             }
         }
     }
 
+    /// Takes off what was added.
     pub(crate) fn take_off(&mut self, cost: &Cost) {
-        self.requests = self.requests.saturating_sub(cost.requests);
+        self.requests = self.requests.saturating_sub(u128::from(cost.requests));
         for (unit, amount) in cost.others() {
             if let Some((_, sum)) = self.others.iter_mut().find(|(other, _)| other == unit) {
-                *sum = sum.saturating_sub(*amount);
+                *sum = sum.saturating_sub(u128::from(*amount));
             }
         }
     }

@@ -3,12 +3,13 @@
 use super::gate::{Block, Cause, Use};
 use super::gates::GateId;
 use super::grant::Grant;
-use super::lanes::Course;
+use super::lanes::{Course, bit};
 use super::order::{Arrival, FlowName, LaneId, Rank};
 use super::state::State;
 use crate::cost::{Cost, Costs};
 use crate::priority::Priority;
 use crate::refused::Reason;
+use crate::time::Time;
 
 /// What somebody needs to go.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +65,7 @@ impl State {
     /// of those who hold it, if it could not be served after.
     pub(super) fn blocked_at(&mut self, gate: GateId, cost: &Cost, rank: Rank) -> Option<Block> {
         self.bring_up(gate);
-        let block = self.gates[gate].blocked(&[cost], rank.standing.class(), self.due);
+        let block = self.gates[gate].blocked(&[cost], rank.priority(), self.due);
         if self.gates[gate].is_shared() {
             self.borrow_and_return(gate);
         }
@@ -76,16 +77,31 @@ impl State {
         }
         let (senior, holder) = self.lanes.first_holder(gate, self.due).filter(|(senior, _)| *senior < rank)?;
         let (_, held) = self.lanes.lane(holder).queue.head(&self.lanes.asks)?;
-        let both = self.gates[gate].blocked(&[cost, &held.cost], senior.standing.class(), self.due)?;
+        let both = self.gates[gate].blocked(&[cost, &held.cost], senior.priority(), self.due)?;
         Some(Block::senior(both.until))
     }
 
-    /// Of the course of a lane that stands at a gate, a bit for each other that is no faster.
-    pub(super) fn no_faster(&self, lane: LaneId, stands: GateId, cost: &Cost) -> u64 {
-        let interval = self.gates[stands].late_interval_nanos(cost, self.due);
-        let others = self.lanes.lane(lane).course.iter().enumerate().filter(|(_, gate)| **gate != stands);
-        let slower = others.filter(|(_, gate)| self.gates[**gate].interval_nanos(cost) >= interval);
-        slower.fold(0, |held, (place, _)| held | 1 << place)
+    /// Which of its other gates a lane holds that stands at one: a bit for each that is no faster, and is not before the gate
+    /// where it stands by more than its own interval. And when that may be different, if nothing happens.
+    pub(super) fn holds_from(
+        &mut self,
+        lane: LaneId,
+        stands: GateId,
+        cost: &Cost,
+        class: Priority,
+    ) -> (u64, Option<Time>) {
+        let rarity = self.gates[stands].rarity(cost, class, self.due);
+        let (mut held, mut changes_at) = (0, rarity.changes_at);
+        for (place, gate) in self.lanes.lane(lane).course.iter().enumerate().filter(|(_, gate)| **gate != stands) {
+            let interval = self.gates[*gate].interval_nanos(cost);
+            let from = rarity.ready_at.minus(interval);
+            if interval >= rarity.interval && from <= self.due {
+                held |= bit(place);
+            } else if interval >= rarity.interval {
+                changes_at = changes_at.into_iter().chain([from]).min();
+            }
+        }
+        (held, changes_at)
     }
 
     /// Takes what is needed, of all gates at once.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::gates::GateName;
+use super::gates::{GateId, GateName};
 use crate::quota::Quota;
 use crate::time::Time;
 
@@ -29,5 +29,7 @@ pub(crate) enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Loan {
     pub(crate) gate: GateName,
+    pub(super) id: GateId,
+    pub(super) serial: u64,
     pub(super) meter: u32,
 }

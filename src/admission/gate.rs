@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::lease::Lease;
 use super::meter::{Meter, Receipt};
 use super::pause::{Pass, Pause};
-use super::slots::Slots;
+use super::slots::{Slots, overdue_nanos};
 use crate::cost::{Cost, Costs, Unit};
 use crate::limits::Limits;
 use crate::priority::Priority;
@@ -70,6 +70,25 @@ pub(super) enum Cause {
     Slots,
     /// By its place among the gate's.
     Quota(usize),
+}
+
+/// How rare what a request needs is at a gate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rarity {
+    /// In nanoseconds.
+    pub(super) interval: u64,
+    pub(super) ready_at: Time,
+    /// When that is different, if nothing happens.
+    pub(super) changes_at: Option<Time>,
+}
+
+impl Rarity {
+    fn is_silent_since(&mut self, since: Time, interval: u64, now: Time) {
+        let overdue = overdue_nanos(interval, since, now);
+        self.interval = self.interval.max(overdue);
+        let later = since.plus(overdue.saturating_mul(2));
+        self.changes_at = self.changes_at.into_iter().chain([later]).min();
+    }
 }
 
 impl Block {
@@ -196,16 +215,24 @@ impl Gate {
         meters.fold(self.slots.interval_nanos(), u64::max)
     }
 
-    /// How often it does now: never, while the gate is shut, and less often the longer a slot is overdue.
-    pub(super) fn late_interval_nanos(&self, cost: &Cost, now: Time) -> u64 {
-        let late = self.slots.late_interval_nanos(now).max(self.interval_nanos(cost));
-        self.shut_until(now).map_or(late, |_| u64::MAX)
-    }
-
-    /// When that changes next, if nothing happens.
-    pub(super) fn interval_changes_at(&self, now: Time) -> Option<Time> {
-        let all = [self.shut_until(now), self.slots.later_at(now)];
-        all.into_iter().flatten().min()
+    /// How often it does now: never, while the gate is shut, and less often the longer a slot or an answer is overdue. With
+    /// it, when it is there at the earliest.
+    pub(super) fn rarity(&mut self, cost: &Cost, class: Priority, now: Time) -> Rarity {
+        let percent = self.reserved[class.place()];
+        let interval = self.slots.late_interval_nanos(now).max(self.interval_nanos(cost));
+        let changes_at = [self.shut_until(now), self.slots.later_at(now)].into_iter().flatten().min();
+        let mut rarity = Rarity { interval, ready_at: now, changes_at };
+        if self.shut_until(now).is_some() {
+            rarity.interval = u64::MAX;
+        }
+        for meter in &mut self.meters {
+            let cost = cost.of(meter.quota.unit());
+            match meter.ready_at(std::iter::once(cost), percent, now) {
+                Some(ready) => rarity.ready_at = rarity.ready_at.max(ready),
+                None => rarity.is_silent_since(meter.silent_since(), meter.interval_nanos(cost).max(1), now),
+            }
+        }
+        rarity
     }
 
     /// Takes what one request needs. To be called when nothing blocks: at the instant `due`, which may lie a
@@ -337,9 +364,9 @@ impl Gate {
         }
     }
 
-    /// Other limits from now on. A quota takes over what was used under the most similar one of the same unit that counts
+    /// Other limits from now on. Answers what was lent under quotas that are gone. A quota takes over what was used under the most similar one of the same unit that counts
     /// in the same way; one that takes the place of another begins empty, one of a new unit full.
-    pub(super) fn retune(&mut self, limits: &Limits, now: Time) {
+    pub(super) fn retune(&mut self, limits: &Limits, now: Time) -> Vec<(u32, u64)> {
         self.slots.retune(limits.most_in_flight(), now);
         self.reserve(limits);
         let mut old = std::mem::take(&mut self.meters);
@@ -355,6 +382,7 @@ impl Gate {
             let meter = meter.or_else(|| self.replace(quota, known.contains(quota.unit()), now));
             self.meters.extend(meter);
         }
+        old.iter_mut().filter_map(Meter::gone).collect()
     }
 
     /// A new meter while others are in use.

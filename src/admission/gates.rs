@@ -53,9 +53,8 @@ pub(super) struct Gates {
     rules: Vec<Current>,
     most: usize,
     overflow: Overflow,
-    /// The key of the gates that keys without one of their own share, and how many of those there are.
-    further: Key,
-    shared: usize,
+    /// Counts the gates that were ever made.
+    made_ever: u64,
     /// Where the search for gates at rest goes on.
     hand: GateId,
     #[cfg(test)]
@@ -66,6 +65,9 @@ pub(super) struct Gates {
 struct Entry {
     gate: Gate,
     name: GateName,
+    /// Whether it is the one that keys without one of their own share.
+    is_further: bool,
+    serial: u64,
     version: u64,
 }
 
@@ -75,20 +77,20 @@ struct Current {
     rule: Rule,
     /// Counts the limits that it has had.
     version: u64,
+    /// The gate that keys without one of their own share.
+    further: Option<GateId>,
 }
 
 impl Gates {
     pub(super) fn new(rules: Vec<Rule>, most: usize, overflow: Overflow) -> Self {
-        let rules = rules.into_iter().map(|rule| Current { rule, version: 0 }).collect();
-        let further = Key::new("(all further keys)");
+        let rules = rules.into_iter().map(|rule| Current { rule, version: 0, further: None }).collect();
         Self {
             slab: Slab::new(),
             keys: HashMap::new(),
             rules,
             most,
             overflow,
-            further,
-            shared: 0,
+            made_ever: 0,
             hand: 0,
             #[cfg(test)]
             made: Vec::new(),
@@ -134,35 +136,49 @@ impl Gates {
         match self.overflow {
             _ if !self.is_full() => Some(self.make(name, now)),
             Overflow::Refuse => None,
-            Overflow::Share => {
-                let further = self.further(name.rule);
-                Some(self.find(&further).unwrap_or_else(|| self.make(&further, now)))
-            }
+            Overflow::Share => Some(self.further(name.rule)),
         }
     }
 
     fn is_full(&self) -> bool {
-        self.slab.len() - self.shared >= self.most
+        self.keys.len() >= self.most
     }
 
-    fn further(&self, rule: usize) -> GateName {
-        GateName { rule, key: self.further.clone() }
+    /// The gate that keys without one of their own share.
+    fn further(&mut self, rule: usize) -> GateId {
+        if let Some(further) = self.rules[rule].further {
+            return further;
+        }
+        let Current { rule: Rule { limits, shared }, version, .. } = &self.rules[rule];
+        let (gate, version) = (Gate::new(limits, *shared), *version);
+        let name = GateName { rule, key: Key::new("(all further keys)") };
+        let further = self.insert(Entry { gate, name, is_further: true, serial: 0, version });
+        self.rules[rule].further = Some(further);
+        further
     }
 
     /// Makes the gate of a name, however many there are.
     pub(super) fn make(&mut self, name: &GateName, now: Time) -> GateId {
-        let (gate, version) = if let Some(further) = self.find(&self.further(name.rule)) {
-            (self.slab[further].gate.split(now), self.slab[further].version)
-        } else {
-            let Current { rule, version } = &self.rules[name.rule];
-            (Gate::new(&rule.limits, rule.shared), *version)
+        let Current { rule, version, further } = &self.rules[name.rule];
+        let (gate, version) = match further.map(|further| &self.slab[further]) {
+            Some(further) => (further.gate.split(now), further.version),
+            None => (Gate::new(&rule.limits, rule.shared), *version),
         };
-        self.shared += usize::from(name.key == self.further);
-        let id = self.slab.insert(Entry { gate, name: name.clone(), version });
+        let id = self.insert(Entry { gate, name: name.clone(), is_further: false, serial: 0, version });
         self.keys.insert(name.clone(), id);
         #[cfg(test)]
         self.made.push(name.clone());
         id
+    }
+
+    fn insert(&mut self, entry: Entry) -> GateId {
+        self.made_ever += 1;
+        self.slab.insert(Entry { serial: self.made_ever, ..entry })
+    }
+
+    /// Tells a gate from others that had its number or name.
+    pub(super) fn serial(&self, id: GateId) -> Option<u64> {
+        self.slab.get(id).map(|entry| entry.serial)
     }
 
     /// Looks at so many gates, where the last look ended, and drops those that a fresh one would be the same as.
@@ -170,9 +186,12 @@ impl Gates {
         for _ in 0..looks.min(self.slab.len()) {
             self.hand = if self.hand + 1 < self.slab.capacity() { self.hand + 1 } else { 0 };
             if self.slab.get_mut(self.hand).is_some_and(|entry| entry.gate.is_at_rest(now)) {
-                let Entry { name, .. } = self.slab.remove(self.hand);
-                self.shared -= usize::from(name.key == self.further);
-                self.keys.remove(&name);
+                let Entry { name, is_further, .. } = self.slab.remove(self.hand);
+                if is_further {
+                    self.rules[name.rule].further = None;
+                } else {
+                    self.keys.remove(&name);
+                }
             }
         }
     }
@@ -185,16 +204,15 @@ impl Gates {
         }
     }
 
-    /// Lets a gate take over the limits of its rule. False if it has them.
-    pub(super) fn bring_up(&mut self, id: GateId, now: Time) -> bool {
+    /// Lets a gate take over the limits of its rule, if it has others. Answers what was lent under quotas that are gone, by
+    /// the numbers of their meters.
+    pub(super) fn bring_up(&mut self, id: GateId, now: Time) -> Option<Vec<(u32, u64)>> {
         let entry = &mut self.slab[id];
         let current = &self.rules[entry.name.rule];
-        let old = entry.version != current.version;
-        if old {
+        (entry.version != current.version).then(|| {
             entry.version = current.version;
-            entry.gate.retune(&current.rule.limits, now);
-        }
-        old
+            entry.gate.retune(&current.rule.limits, now)
+        })
     }
 }
 

@@ -11,9 +11,9 @@ use slab::Slab;
 use smallvec::SmallVec;
 
 use super::gates::GateId;
-use super::order::{Arrival, FlowId, FlowName, LaneId, Order, Rank, Standing};
+use super::order::{Aged, Arrival, FlowId, FlowName, LaneId, Order, Rank};
 use super::queue::{AskId, Asks, Queue, Waiting};
-use super::ranked::{Place, Ranked};
+use super::ranked::{Group, Place, Ranked};
 use super::timers::{Owner, Timers};
 use crate::priority::Priority;
 use crate::time::Time;
@@ -44,9 +44,10 @@ pub(super) struct Lane {
     /// At which gate of its course it stands.
     pub(super) stands: usize,
     held: u64,
-    /// Under which it is sorted.
-    key: (Standing, u64),
     head: Arrival,
+    /// How far its head had gone up when it was last sorted, and by which class and number it is.
+    aged: Aged,
+    key: (usize, u64),
     pub(super) timer: Option<Time>,
 }
 
@@ -63,11 +64,17 @@ pub(super) struct Line {
     dirty: Option<Rank>,
 }
 
+/// The bit of a place in a course. Nobody holds a gate beyond the 64th.
+pub(super) fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
 impl Lane {
     /// As it is sorted.
     fn place(&self, lane: LaneId) -> Place {
-        let (standing, number) = self.key;
-        Place { standing, flow: self.flow, number, lane }
+        let (class, number) = self.key;
+        let group = if self.aged.classes == 0 { Group::Flow(self.flow) } else { Group::Aged(lane) };
+        Place { class, group, number, lane }
     }
 
     pub(super) fn stands_at(&self) -> GateId {
@@ -127,10 +134,19 @@ impl Lanes {
 
     /// A new lane, for an ask that then enters it.
     pub(super) fn open(&mut self, course: &Course, class: Priority, flow: FlowId, name: FlowName, at: usize) -> LaneId {
-        let key = (Standing::default(), 0);
-        let (queue, head) = (Queue::new(), Arrival::default());
-        let lane =
-            Lane { course: course.clone(), class, flow, name, queue, stands: at, held: 0, key, head, timer: None };
+        let lane = Lane {
+            course: course.clone(),
+            class,
+            flow,
+            name,
+            queue: Queue::new(),
+            stands: at,
+            held: 0,
+            head: Arrival::default(),
+            aged: Aged::default(),
+            key: (0, 0),
+            timer: None,
+        };
         let id = self.slab.insert(lane);
         self.index.insert((course.clone(), class, flow), id);
         self.order.enter(class, flow, id);
@@ -171,10 +187,10 @@ impl Lanes {
         if !is_new {
             self.sort_out(lane);
         }
-        let Lane { queue, head, .. } = &mut self.slab[lane];
+        let Lane { queue, head, aged, .. } = &mut self.slab[lane];
         let first = queue.head(&self.asks).map(|(_, ask)| ask.arrival);
         if let Some(arrival) = first {
-            *head = arrival;
+            (*head, *aged) = (arrival, Aged::default());
             self.sort_in(lane, now);
         }
     }
@@ -194,8 +210,8 @@ impl Lanes {
     // --- seniority
 
     pub(super) fn rank(&self, lane: LaneId, now: Time) -> Rank {
-        let Lane { class, flow, head, .. } = self.slab[lane];
-        self.order.rank(class, flow, head, now)
+        let Lane { class, flow, head, aged, .. } = self.slab[lane];
+        self.order.rank(class, flow, head, aged, now)
     }
 
     /// When the head of a lane goes up a class, if nothing happens before.
@@ -204,12 +220,22 @@ impl Lanes {
         self.order.promotion(class, flow, head, now)
     }
 
-    /// Sorts a lane anew if its standing has changed.
+    /// Sorts a lane anew, if its head has gone up or down a class.
     pub(super) fn sort(&mut self, lane: LaneId, now: Time) {
-        if self.slab[lane].key.0 != self.rank(lane, now).standing {
-            self.sort_out(lane);
-            self.sort_in(lane, now);
+        if self.slab[lane].key.0 != self.rank(lane, now).class {
+            self.resort(lane, now);
         }
+    }
+
+    /// Sorts a lane anew.
+    pub(super) fn resort(&mut self, lane: LaneId, now: Time) {
+        self.sort_out(lane);
+        self.sort_in(lane, now);
+    }
+
+    /// How far the head of a lane has gone up.
+    pub(super) fn ages(&self, lane: LaneId) -> usize {
+        self.slab[lane].aged.classes
     }
 
     fn sort_out(&mut self, lane: LaneId) {
@@ -218,7 +244,8 @@ impl Lanes {
 
     fn sort_in(&mut self, lane: LaneId, now: Time) {
         let rank = self.rank(lane, now);
-        self.slab[lane].key = (rank.standing, rank.number);
+        let aged = Aged::new(self.slab[lane].class, rank);
+        (self.slab[lane].key, self.slab[lane].aged) = ((rank.class, rank.number), aged);
         self.each_set(lane, |set, place| set.insert(place, rank.tag));
     }
 
@@ -231,7 +258,7 @@ impl Lanes {
             if place == *stands {
                 act(standing, place_in_order);
             }
-            if held & (1 << place) != 0 {
+            if held & bit(place) != 0 {
                 act(holders, place_in_order);
             }
         }
@@ -254,7 +281,7 @@ impl Lanes {
             if rank == key {
                 return Some((rank, place.lane));
             }
-            if rank.standing == key.standing {
+            if rank.class == key.class {
                 set(&mut self.lines[gate]).sort(place, rank.tag);
             } else {
                 self.sort(place.lane, now);
@@ -283,7 +310,7 @@ impl Lanes {
         let course = &self.slab[lane].course;
         let mut changed = Course::new();
         for (place, gate) in course.iter().enumerate() {
-            let (is, was) = (wanted & (1 << place) != 0, old & (1 << place) != 0);
+            let (is, was) = (wanted & bit(place) != 0, old & bit(place) != 0);
             let holders = &mut self.lines[*gate].holders;
             if is && !was {
                 holders.insert(in_order, rank.tag);
@@ -353,7 +380,7 @@ impl Lanes {
         for (id, lane) in &self.slab {
             self.assert_lane(id, lane);
             assert!(timers.has(Owner::Lane(id), lane.timer), "a lane has the timer that it keeps");
-            assert!(lane.key.0 <= self.rank(id, now).standing, "whoever has aged is sorted anew");
+            assert!(lane.key.0 <= self.rank(id, now).class, "whoever has aged is sorted anew");
             let timed = |at| lane.timer.is_some_and(|timer| timer <= at);
             assert!(self.promotion(id, now).is_none_or(timed), "a promotion is timed");
             assert!(lane.queue.first_deadline(&self.asks).is_none_or(|(at, _)| timed(at)), "a deadline is timed");
@@ -373,7 +400,7 @@ impl Lanes {
         assert_eq!(head, Some(lane.head), "a lane is sorted by its head");
         for (place, gate) in lane.course.iter().enumerate() {
             let here = &self.lines[*gate];
-            let (stands, holds) = (place == lane.stands, lane.held & (1 << place) != 0);
+            let (stands, holds) = (place == lane.stands, lane.held & bit(place) != 0);
             let is_in = |set: &Ranked| set.iter().filter(|(_, other)| *other == id).count();
             assert_eq!(is_in(&here.standing), usize::from(stands), "a lane stands at one gate");
             assert_eq!(is_in(&here.holders), usize::from(holds), "a lane holds what it says");

@@ -111,6 +111,22 @@ impl Meter {
         u64::try_from(u128::from(cost) * u128::from(nanos) / u128::from(units)).unwrap_or(u64::MAX - 1)
     }
 
+    /// Since when whoever waits for an answer here has waited for it; for ever, if it is a store's.
+    pub(super) fn silent_since(&self) -> Time {
+        match &self.counter {
+            Counter::Window(window) => window.moved(),
+            _ => Time::ZERO,
+        }
+    }
+
+    /// What was lent and is left, of a meter that is given up.
+    pub(super) fn gone(&mut self) -> Option<(u32, u64)> {
+        let id = self.id;
+        let lease = self.lease()?;
+        lease.lapse();
+        lease.unspent().map(|units| (id, units))
+    }
+
     pub(super) fn lease(&mut self) -> Option<&mut Lease> {
         match &mut self.counter {
             Counter::Lease(lease) => Some(lease),

@@ -4,8 +4,12 @@
 //! function of who asks and of the instant, never of the gate: orders that differ between gates lock each other out.
 //!
 //! Turns are start-time fair queueing (Goyal, Vin and Cheng, 1996) with one clock for each class: a flow has one tag,
-//! which its grants move on by their cost; one that begins to wait takes up at the clock. Nothing is written when
-//! somebody asks or leaves.
+//! which its grants move on by their cost; one that begins to wait takes up at the clock. The clock is the latest tag
+//! that was granted, and moves on with each grant by at least the share that each waiting flow has of it (as in weighted
+//! fair queueing): else those who ask once each, and begin at the clock, would stop it. Nothing is written when somebody
+//! asks or leaves.
+//!
+//! Whoever goes up a class takes up at the clock there, as if it came then, but with the number that it has.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,36 +44,28 @@ pub(crate) struct Arrival {
 /// A place in the order. The smaller is the senior.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    pub(super) standing: Standing,
+    /// The place of the class that it goes as.
+    pub(super) class: usize,
     pub(super) tag: u64,
     pub(super) number: u64,
 }
 
-/// The class that somebody has come to by waiting, and in it those first who have come from further below: they have
-/// waited longer than anybody who began there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Standing(u8);
-
-impl Standing {
-    const NAMES: [&str; 9] = ["low, aged twice", "normal, aged", "high", "low, aged", "normal", "", "low", "", ""];
-
-    /// That of a class `place`, after so many promotions.
-    const fn new(place: usize, promotions: usize) -> Self {
-        let (class, below) = (place - promotions, promotions);
-        // Three classes: fits.
-        #[expect(clippy::cast_possible_truncation)]
-        Self((class * 3 + 2 - class - below) as u8)
-    }
-
+impl Rank {
     /// The class that it goes as.
-    pub(super) fn class(self) -> Priority {
-        Priority::ALL[usize::from(self.0) / 3]
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        Self::NAMES[usize::from(self.0)]
+    pub(super) fn priority(self) -> Priority {
+        Priority::ALL[self.class]
     }
 }
+
+/// How many classes somebody has gone up, and the tag that it took there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Aged {
+    pub(super) classes: usize,
+    tag: u64,
+}
+
+/// Tags count in parts of a unit: the clock moves on by a flow's share of one.
+const PARTS: u64 = 1 << 16;
 
 /// What a grant moved its flow's tag by, to undo that.
 #[derive(Clone, Debug)]
@@ -78,6 +74,14 @@ pub(super) struct Turn {
     flow: FlowName,
     charged: u64,
     period: u64,
+}
+
+impl Aged {
+    /// How far somebody of this class has gone up that has this rank.
+    pub(super) fn new(class: Priority, rank: Rank) -> Self {
+        let classes = class.place() - rank.class;
+        Self { classes, tag: if classes == 0 { 0 } else { rank.tag } }
+    }
 }
 
 /// The order, and the flows that have a turn in it.
@@ -92,14 +96,18 @@ pub(super) struct Order {
 /// The turns of one class.
 #[derive(Debug, Default)]
 struct Class {
-    /// The latest tag that was granted.
+    /// The latest tag that was granted, or later.
     clock: u64,
+    /// The largest cost of a grant. Whoever is served falls behind the clock by no more than twice that: where flows meet at
+    /// a gate that is slower than others, they go turn by turn.
+    largest: u64,
     flows: Slab<Flow>,
     names: HashMap<FlowName, FlowId>,
     /// Counts the flows that were ever made in this period.
     made: usize,
-    /// How many lanes wait. With the last all turns are over, and another period begins.
+    /// How many lanes wait, and of how many flows. With the last all turns are over, and another period begins.
     lanes: usize,
+    waiting: usize,
     period: u64,
     /// Where the search for flows to forget goes on.
     hand: FlowId,
@@ -109,8 +117,6 @@ struct Class {
 struct Flow {
     name: FlowName,
     tag: u64,
-    /// What was given back: its next grants move the tag by so much less.
-    credit: u64,
     served: Time,
     lanes: BTreeSet<LaneId>,
 }
@@ -129,22 +135,32 @@ impl Order {
     /// The rank of somebody who does not wait.
     pub(super) fn rank_of_newcomer(&self, class: Priority, flow: &FlowName, arrival: Arrival, now: Time) -> Rank {
         let turns = &self.classes[class.place()];
-        if let Some(flow) = turns.names.get(flow).filter(|flow| !turns.flows[**flow].lanes.is_empty()) {
-            return self.rank(class, *flow, arrival, now);
-        }
-        let tag = turns.names.get(flow).map_or(0, |flow| turns.flows[*flow].tag).max(turns.clock);
-        let promotions = self.promotions(class, arrival.at, now);
-        Rank { standing: Standing::new(class.place(), promotions), tag, number: arrival.number }
+        let known = turns.names.get(flow).map(|flow| &turns.flows[*flow]);
+        let (since, tag) = match known {
+            Some(flow) if !flow.lanes.is_empty() => (flow.waits_since(arrival), flow.tag),
+            Some(flow) => (arrival.at, flow.tag.max(turns.clock)),
+            None => (arrival.at, turns.clock),
+        };
+        self.ranked(class, self.ages(class, since, now), tag, Aged::default(), arrival)
     }
 
-    /// The rank of a lane's head.
-    pub(super) fn rank(&self, class: Priority, flow: FlowId, head: Arrival, now: Time) -> Rank {
+    /// The rank of a lane's head, which had gone up so far when it was last sorted.
+    pub(super) fn rank(&self, class: Priority, flow: FlowId, head: Arrival, aged: Aged, now: Time) -> Rank {
         let flow = &self.classes[class.place()].flows[flow];
-        let promotions = self.promotions(class, flow.waits_since(head), now);
-        Rank { standing: Standing::new(class.place(), promotions), tag: flow.tag, number: head.number }
+        self.ranked(class, self.ages(class, flow.waits_since(head), now), flow.tag, aged, head)
     }
 
-    fn promotions(&self, class: Priority, since: Time, now: Time) -> usize {
+    fn ranked(&self, class: Priority, ages: usize, tag: u64, sorted: Aged, arrival: Arrival) -> Rank {
+        let class = class.place() - ages;
+        let tag = match ages {
+            0 => tag,
+            _ if ages == sorted.classes => sorted.tag,
+            _ => self.classes[class].clock,
+        };
+        Rank { class, tag, number: arrival.number }
+    }
+
+    fn ages(&self, class: Priority, since: Time, now: Time) -> usize {
         let ages = nanos(now.since(since)) / self.age_nanos;
         usize::try_from(ages).unwrap_or(usize::MAX).min(class.place())
     }
@@ -152,9 +168,9 @@ impl Order {
     /// When a lane's head goes up next, if its flow is not served before.
     pub(super) fn promotion(&self, class: Priority, flow: FlowId, head: Arrival, now: Time) -> Option<Time> {
         let since = self.classes[class.place()].flows[flow].waits_since(head);
-        let promotions = self.promotions(class, since, now);
-        let ages = u64::try_from(promotions).unwrap_or(u64::MAX) + 1;
-        (promotions < class.place()).then(|| since.plus(self.age_nanos.saturating_mul(ages)))
+        let ages = self.ages(class, since, now);
+        let next = u64::try_from(ages).unwrap_or(u64::MAX) + 1;
+        (ages < class.place()).then(|| since.plus(self.age_nanos.saturating_mul(next)))
     }
 
     pub(super) fn find_flow(&self, class: Priority, name: &FlowName) -> Option<FlowId> {
@@ -169,6 +185,7 @@ impl Order {
     pub(super) fn enter(&mut self, class: Priority, flow: FlowId, lane: LaneId) {
         let turns = &mut self.classes[class.place()];
         turns.lanes += 1;
+        turns.waiting += usize::from(turns.flows[flow].lanes.is_empty());
         turns.flows[flow].lanes.insert(lane);
     }
 
@@ -176,15 +193,17 @@ impl Order {
         let turns = &mut self.classes[class.place()];
         turns.flows[flow].lanes.remove(&lane);
         turns.lanes -= 1;
+        if turns.flows[flow].lanes.is_empty() {
+            turns.waiting -= 1;
+        }
         if turns.lanes == 0 {
-            let period = turns.period + 1;
-            *turns = Class { period, ..Class::default() };
+            turns.begin_anew();
         }
     }
 
     /// A grant: its flow's turn moves on. The only flow stays where it is, and when nobody waits, turns do not matter.
     pub(super) fn served(&mut self, class: Priority, name: FlowName, cost: &Cost, now: Time) -> Turn {
-        let amount = cost.of(&self.fair_by).max(1);
+        let amount = cost.of(&self.fair_by).max(1).saturating_mul(PARTS);
         let turns = &mut self.classes[class.place()];
         let mut charged = 0;
         if turns.lanes > 0 {
@@ -192,11 +211,12 @@ impl Order {
             let flow = &mut turns.flows[id];
             flow.served = now;
             if turns.made > 1 {
-                turns.clock = turns.clock.max(flow.tag);
                 charged = amount;
-                let paid = amount.min(flow.credit);
-                flow.credit -= paid;
-                flow.tag = flow.tag.saturating_add(amount - paid);
+                turns.largest = turns.largest.max(amount);
+                let share = amount / u64::try_from(turns.waiting.max(1)).unwrap_or(u64::MAX);
+                turns.clock = turns.clock.saturating_add(share.max(1)).max(flow.tag);
+                let least = turns.clock.saturating_sub(turns.largest.saturating_mul(2));
+                flow.tag = flow.tag.max(least).saturating_add(amount);
             }
         }
         Turn { class, flow: name, charged, period: turns.period }
@@ -210,14 +230,13 @@ impl Order {
         flow.map_or_else(Vec::new, |flow| turns.flows[*flow].lanes.iter().copied().collect())
     }
 
-    /// A grant that was never used.
-    pub(super) fn returned(&mut self, turn: &Turn) {
+    /// A grant that was never used. Answers the lanes that go before others again.
+    pub(super) fn returned(&mut self, turn: &Turn) -> Vec<LaneId> {
         let turns = &mut self.classes[turn.class.place()];
-        let flow = turns.names.get(&turn.flow).filter(|_| turns.period == turn.period);
-        if let Some(flow) = flow {
-            let credit = &mut turns.flows[*flow].credit;
-            *credit = credit.saturating_add(turn.charged);
-        }
+        let flow = turns.names.get(&turn.flow).filter(|_| turns.period == turn.period && turn.charged > 0);
+        let Some(flow) = flow.map(|flow| &mut turns.flows[*flow]) else { return Vec::new() };
+        flow.tag = flow.tag.saturating_sub(turn.charged);
+        flow.lanes.iter().copied().collect()
     }
 }
 
@@ -228,12 +247,14 @@ impl Class {
         let clock = self.clock;
         let flow = &mut self.flows[id];
         if flow.lanes.is_empty() {
-            flow.served = Time::ZERO;
-            if flow.tag <= clock {
-                (flow.tag, flow.credit) = (clock, 0);
-            }
+            (flow.served, flow.tag) = (Time::ZERO, flow.tag.max(clock));
         }
         id
+    }
+
+    /// Nobody waits: all flows are forgotten. The clock goes on, by which others may have gone up.
+    fn begin_anew(&mut self) {
+        *self = Self { clock: self.clock, period: self.period + 1, ..Self::default() };
     }
 
     fn make(&mut self, name: &FlowName) -> FlowId {
@@ -247,7 +268,7 @@ impl Class {
             }
         }
         self.made += 1;
-        let flow = Flow { name: name.clone(), tag: 0, credit: 0, served: Time::ZERO, lanes: BTreeSet::new() };
+        let flow = Flow { name: name.clone(), tag: 0, served: Time::ZERO, lanes: BTreeSet::new() };
         let id = self.flows.insert(flow);
         self.names.insert(name.clone(), id);
         id

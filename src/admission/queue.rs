@@ -7,6 +7,8 @@ use slab::Slab;
 use super::gate::Use;
 use super::grant::Grant;
 use super::order::{Arrival, LaneId};
+#[cfg(any(test, debug_assertions))]
+use crate::cost::Unit;
 use crate::cost::{Cost, Costs};
 use crate::refused::Refused;
 use crate::time::Time;
@@ -298,7 +300,10 @@ impl Queue {
         assert!(chain.is_sorted(), "the chain is in order of deadlines");
         assert_eq!((all.len(), all.len()), (self.len, chain.len() + self.deadlines.len()), "a queue's length");
         assert!(all.is_sorted_by_key(|ask| ask.arrival), "a queue is in order of arrival");
-        let requests = all.iter().map(|ask| ask.cost.of(&crate::cost::Unit::REQUESTS)).sum::<u64>();
-        assert_eq!(requests, self.queued.of(&crate::cost::Unit::REQUESTS), "a queue's cost");
+        let mut queued = Costs::default();
+        for ask in &all {
+            queued.add(&ask.cost);
+        }
+        assert_eq!(queued.of(&Unit::REQUESTS), self.queued.of(&Unit::REQUESTS), "a queue's cost");
     }
 }

@@ -1,17 +1,25 @@
 //! Lanes by seniority.
 //!
-//! The lanes of one flow are sorted by arrival; the flows by their tags, which only grow, as they were when they were
-//! last looked at. So a grant, which moves the tag of its flow, moves nothing here.
+//! The lanes of one flow are sorted by arrival; the flows by their tags, as they were when they were last looked at: a
+//! grant only moves its flow's tag on, and moves nothing here. Whoever has aged has a tag of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::order::{FlowId, LaneId, Rank, Standing};
+use super::order::{FlowId, LaneId, Rank};
+
+/// Who has one tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Group {
+    Flow(FlowId),
+    Aged(LaneId),
+}
 
 /// One of the lanes, as it is sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    pub(super) standing: Standing,
-    pub(super) flow: FlowId,
+    /// The place of the class that it goes as.
+    pub(super) class: usize,
+    pub(super) group: Group,
     pub(super) number: u64,
     pub(super) lane: LaneId,
 }
@@ -29,14 +37,14 @@ pub(super) enum Ranked {
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
     members: BTreeSet<Place>,
-    /// By standing and flow: under which rank their first is sorted.
-    tops: BTreeMap<(Standing, FlowId), Rank>,
-    order: BTreeSet<(Rank, FlowId)>,
+    /// By class and group: under which rank their first is sorted.
+    tops: BTreeMap<(usize, Group), Rank>,
+    order: BTreeSet<(Rank, Group)>,
 }
 
 impl Place {
     fn rank(self, tag: u64) -> Rank {
-        Rank { standing: self.standing, tag, number: self.number }
+        Rank { class: self.class, tag, number: self.number }
     }
 }
 
@@ -56,8 +64,8 @@ impl Ranked {
 
     pub(super) fn remove(&mut self, place: Place) {
         match self {
-            Self::Nobody => {}
-            Self::One(..) => *self = Self::Nobody,
+            Self::One(only, _) if *only == place => *self = Self::Nobody,
+            Self::Nobody | Self::One(..) => {}
             Self::Many(sorted) => {
                 sorted.remove(place);
                 if sorted.members.is_empty() {
@@ -76,12 +84,12 @@ impl Ranked {
         }
     }
 
-    /// Sorts those of one standing and flow anew, by what their first is now.
+    /// Sorts those of one class and group anew, by what their first is now.
     pub(super) fn sort(&mut self, place: Place, tag: u64) {
         match self {
             Self::Nobody => {}
             Self::One(_, old) => *old = tag,
-            Self::Many(sorted) => sorted.set_top(place.standing, place.flow, Some(place.rank(tag))),
+            Self::Many(sorted) => sorted.set_top(place.class, place.group, Some(place.rank(tag))),
         }
     }
 
@@ -99,50 +107,50 @@ impl Sorted {
     fn insert(&mut self, place: Place, tag: u64) {
         self.members.insert(place);
         let rank = place.rank(tag);
-        if self.tops.get(&(place.standing, place.flow)).is_none_or(|top| rank < *top) {
-            self.set_top(place.standing, place.flow, Some(rank));
+        if self.tops.get(&(place.class, place.group)).is_none_or(|top| rank < *top) {
+            self.set_top(place.class, place.group, Some(rank));
         }
     }
 
     fn remove(&mut self, place: Place) {
         self.members.remove(&place);
-        let Place { standing, flow, number, .. } = place;
-        if let Some(top) = self.tops.get(&(standing, flow)).copied().filter(|top| top.number == number) {
-            let next = self.first_of(standing, flow);
-            self.set_top(standing, flow, next.map(|next| next.rank(top.tag)));
+        let Place { class, group, number, .. } = place;
+        if let Some(top) = self.tops.get(&(class, group)).copied().filter(|top| top.number == number) {
+            let next = self.first_of(class, group);
+            self.set_top(class, group, next.map(|next| next.rank(top.tag)));
         }
     }
 
     fn first(&self) -> Option<(Rank, Place)> {
-        let (rank, flow) = *self.order.first()?;
-        Some((rank, self.first_of(rank.standing, flow)?))
+        let (rank, group) = *self.order.first()?;
+        Some((rank, self.first_of(rank.class, group)?))
     }
 
-    fn first_of(&self, standing: Standing, flow: FlowId) -> Option<Place> {
-        self.those_of(standing, flow).next()
+    fn first_of(&self, class: usize, group: Group) -> Option<Place> {
+        self.those_of(class, group).next()
     }
 
-    fn those_of(&self, standing: Standing, flow: FlowId) -> impl Iterator<Item = Place> {
-        let from = Place { standing, flow, number: 0, lane: 0 };
-        let same = move |place: &&Place| place.standing == standing && place.flow == flow;
+    fn those_of(&self, class: usize, group: Group) -> impl Iterator<Item = Place> {
+        let from = Place { class, group, number: 0, lane: 0 };
+        let same = move |place: &&Place| place.class == class && place.group == group;
         self.members.range(from..).take_while(same).copied()
     }
 
-    fn set_top(&mut self, standing: Standing, flow: FlowId, rank: Option<Rank>) {
+    fn set_top(&mut self, class: usize, group: Group, rank: Option<Rank>) {
         let old = match rank {
-            Some(rank) => self.tops.insert((standing, flow), rank),
-            None => self.tops.remove(&(standing, flow)),
+            Some(rank) => self.tops.insert((class, group), rank),
+            None => self.tops.remove(&(class, group)),
         };
         if let Some(old) = old {
-            self.order.remove(&(old, flow));
+            self.order.remove(&(old, group));
         }
-        self.order.extend(rank.map(|rank| (rank, flow)));
+        self.order.extend(rank.map(|rank| (rank, group)));
     }
 
     fn iter(&self) -> impl Iterator<Item = (Rank, LaneId)> {
-        let flows = self.order.iter().copied();
-        flows.flat_map(|(rank, flow)| {
-            self.those_of(rank.standing, flow).map(move |place| (place.rank(rank.tag), place.lane))
+        let groups = self.order.iter().copied();
+        groups.flat_map(|(rank, group)| {
+            self.those_of(rank.class, group).map(move |place| (place.rank(rank.tag), place.lane))
         })
     }
 }

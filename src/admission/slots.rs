@@ -74,8 +74,7 @@ impl Slots {
     /// hangs thus becomes rarer than anything.
     pub(super) fn late_interval_nanos(&self, now: Time) -> u64 {
         let interval = self.interval_nanos();
-        let periods = if self.is_full() { nanos(now.since(self.moved)) / interval.max(1) } else { 0 };
-        periods.checked_ilog2().map_or(interval, |doublings| interval << doublings)
+        if self.is_full() { overdue_nanos(interval, self.moved, now) } else { interval }
     }
 
     /// When that changes next, if nothing happens.
@@ -87,6 +86,13 @@ impl Slots {
     fn is_full(&self) -> bool {
         self.most.is_some_and(|most| self.used >= most)
     }
+}
+
+/// An interval after which something should have happened, and has not since then: once it is overdue by as much again, it
+/// is so long, in doublings.
+pub(super) fn overdue_nanos(interval: u64, since: Time, now: Time) -> u64 {
+    let periods = nanos(now.since(since)) / interval.max(1);
+    periods.checked_ilog2().map_or(interval, |doublings| interval << doublings)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::effect::{Effect, Loan};
 use super::gates::{GateId, Gates};
 use super::grant::Grant;
-use super::lanes::{Course, Lanes};
+use super::lanes::{Course, Lanes, bit};
 use super::lease::Lease;
 use super::order::LaneId;
 use super::queue::{Ask, AskId};
@@ -21,6 +21,9 @@ pub(super) struct State {
     pub(super) timers: Timers,
     /// The lanes whose instant has come.
     pub(super) due_lanes: BTreeSet<LaneId>,
+    /// Of these, in which somebody leaves at this very instant, unless it is granted at it.
+    pub(super) leaving: BTreeSet<LaneId>,
+    pub(super) leaving_at: Time,
     /// What is still to be looked at from end to end.
     pub(super) sweeps: VecDeque<Sweep>,
     pub(super) waiting: usize,
@@ -67,6 +70,8 @@ impl State {
             lanes,
             timers: Timers::default(),
             due_lanes: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            leaving_at: Time::ZERO,
             sweeps: VecDeque::new(),
             waiting: 0,
             out: 0,
@@ -87,7 +92,7 @@ impl State {
     }
 
     pub(super) fn has_leftovers(&self) -> bool {
-        self.lanes.is_marked() || !self.due_lanes.is_empty() || !self.sweeps.is_empty()
+        self.lanes.is_marked() || !self.due_lanes.is_empty() || !self.leaving.is_empty() || !self.sweeps.is_empty()
     }
 
     /// The next instant at which there is something to do.
@@ -108,12 +113,27 @@ impl State {
     /// A lane is not as senior any more as it was, or more: where it stands another may be the first, and where it holds
     /// another the most senior of those who do.
     pub(super) fn lane_changed(&mut self, id: LaneId) {
+        if self.lanes.lane(id).queue.len() > 0 {
+            self.lanes.sort(id, self.due);
+            self.mark_lane(id);
+        }
+    }
+
+    /// A grant was given back: a lane is as senior again as it was.
+    pub(super) fn lane_restored(&mut self, id: LaneId) {
+        if self.lanes.lane(id).queue.len() > 0 {
+            self.lanes.resort(id, self.due);
+            self.mark_lane(id);
+        }
+    }
+
+    fn mark_lane(&mut self, id: LaneId) {
         self.time_lane(id);
         let lane = self.lanes.lane(id);
         let (course, stands) = (lane.course.clone(), lane.stands);
         let held = lane.held();
         for (place, gate) in course.iter().enumerate() {
-            if place == stands || held & (1 << place) != 0 {
+            if place == stands || held & bit(place) != 0 {
                 self.changed(*gate);
             }
         }
@@ -131,15 +151,26 @@ impl State {
 
     /// Lets a gate take over other limits of its rule, if there are any.
     pub(super) fn bring_up(&mut self, gate: GateId) {
-        if self.gates.bring_up(gate, self.now) {
-            self.sweeps.push_back(Sweep::Gate { gate, next: 0, walk: true });
+        if let Some(gone) = self.gates.bring_up(gate, self.now) {
+            for (meter, units) in gone {
+                let of = self.loan(gate, meter);
+                self.effects.extend(of.map(|of| Effect::Return { of, units }));
+            }
+            if self.lanes.line(gate).is_some_and(|line| !line.lanes.is_empty()) {
+                self.sweeps.push_back(Sweep::Gate { gate, next: 0, walk: true });
+            }
             self.changed(gate);
         }
     }
 
     /// All lanes of a gate are to be looked at: somebody may be hopeless there, or hold something else.
     pub(super) fn sweep_lanes(&mut self, gate: GateId) {
-        self.sweeps.push_back(Sweep::Gate { gate, next: 0, walk: false });
+        let same = |sweep: &&mut Sweep| matches!(sweep, Sweep::Gate { gate: other, .. } if *other == gate);
+        // One that is under way begins anew, if it is found at once.
+        match self.sweeps.iter_mut().take(16).find(same) {
+            Some(Sweep::Gate { next, .. }) => *next = 0,
+            _ => self.sweeps.push_back(Sweep::Gate { gate, next: 0, walk: false }),
+        }
     }
 
     // --- somebody leaves a lane
@@ -190,13 +221,18 @@ impl State {
 
     /// Asks the store for what is wanted at a gate, and gives back what was not spent in time.
     pub(super) fn borrow_and_return(&mut self, gate: GateId) {
-        let Some(name) = self.gates.get(gate).cloned() else { return };
+        let Some(any) = self.loan(gate, 0) else { return };
         for (meter, quota, lease) in self.gates[gate].leases() {
-            let of = || Loan { gate: name.clone(), meter };
+            let of = || Loan { meter, ..any.clone() };
             let unspent = lease.unspent().map(|units| Effect::Return { of: of(), units });
             let wanted = lease.ask(self.due).map(|units| Effect::Borrow { of: of(), quota, units });
             self.effects.extend(unspent.into_iter().chain(wanted));
         }
+    }
+
+    fn loan(&self, gate: GateId, meter: u32) -> Option<Loan> {
+        let (name, serial) = (self.gates.get(gate)?.clone(), self.gates.serial(gate)?);
+        Some(Loan { gate: name, id: gate, serial, meter })
     }
 
     /// What was lent until now is the store's again. When the next of it is.

@@ -11,6 +11,10 @@ use super::state::State;
 use super::timers::Owner;
 use crate::time::{Time, readable};
 
+/// By class, and how far it has gone up.
+const NAMES: [[&str; 3]; 3] =
+    [["high", "", ""], ["normal", "normal, aged", ""], ["low", "low, aged", "low, aged twice"]];
+
 /// So many lanes of one gate are shown, and no more.
 const MOST_SHOWN: usize = 16;
 
@@ -47,7 +51,7 @@ impl State {
         let lane = self.lanes.lane(id);
         LaneSnapshot {
             keys: lane.course.iter().map(|gate| self.gates.key(*gate).to_owned()).collect(),
-            priority: rank.standing.name(),
+            priority: NAMES[lane.class.place()][self.lanes.ages(id)],
             flow: lane.name.clone(),
             waiting: lane.queue.len(),
             why: self.why(gate, block),

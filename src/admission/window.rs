@@ -36,6 +36,8 @@ pub(super) struct Window {
     drained: Option<Drained>,
     /// Counts the drains.
     drains: u64,
+    /// When a unit was last taken, or its answer came.
+    moved: Time,
 }
 
 /// After a pause the window goes on as if it had been full at the steady rate: one more each W/n.
@@ -58,8 +60,8 @@ pub(super) struct Units {
 
 impl Window {
     pub(super) fn new(most: u64, period_nanos: u64, anchor: Anchor) -> Self {
-        let (used, anchors, drained, drains) = (0, BTreeMap::new(), None, 0);
-        let mut window = Self { most, period_nanos, anchor, grid_nanos: 1, used, anchors, drained, drains };
+        let (used, anchors, drained, drains, moved) = (0, BTreeMap::new(), None, 0, Time::ZERO);
+        let mut window = Self { most, period_nanos, anchor, grid_nanos: 1, used, anchors, drained, drains, moved };
         window.set_grid();
         window
     }
@@ -92,6 +94,11 @@ impl Window {
         split.used -= unanswered;
         split.insert(Units { amount: unanswered, anchor: Some(now), drained: None });
         split
+    }
+
+    /// Since when nobody has been taken, or has answered.
+    pub(super) fn moved(&self) -> Time {
+        self.moved
     }
 
     pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
@@ -164,6 +171,7 @@ impl Window {
             drained.taken = drained.taken.saturating_add(units);
         }
         let (anchor, drained) = (self.latest_anchor(seen, now), self.drained.map(|drained| drained.id));
+        self.moved = now;
         self.insert(Units { amount: units, anchor, drained })
     }
 
@@ -213,6 +221,7 @@ impl Window {
 
     fn anchor_at(&mut self, units: &mut Units, now: Time) {
         if units.anchor.is_none_or(|anchor| now < anchor) && self.remove(*units) {
+            self.moved = now;
             *units = self.insert(Units { anchor: Some(now), ..*units });
         }
     }

@@ -66,20 +66,38 @@ impl State {
         while !self.sweeps.is_empty() && self.steps > MOST_STEPS / 2 && self.step() {
             self.sweep();
         }
+        if self.leaving_at < self.due {
+            self.due_lanes.append(&mut self.leaving);
+        }
         // Who left before this instant is not granted at it; who leaves at it still may be.
-        self.expire_due(self.due.minus(1));
-        for lane in self.due_lanes.clone() {
-            self.promote(lane);
+        while let Some(lane) = self.due_lanes.first().copied().filter(|_| self.step()) {
+            self.look_at_due(lane);
         }
         self.serve();
         // A head that leaves may have held up a smaller one.
-        while self.expire_due(self.due) {
+        while !self.leaving.is_empty() && !self.lanes.is_marked() && self.steps > 0 {
+            while let Some(lane) = self.leaving.first().copied().filter(|_| self.step()) {
+                if self.expire(lane, self.due) {
+                    self.leaving.remove(&lane);
+                    self.time_lane(lane);
+                }
+            }
             self.serve();
         }
-        if self.steps > 0 {
-            for lane in std::mem::take(&mut self.due_lanes) {
-                self.time_lane(lane);
-            }
+    }
+
+    /// A lane whose instant has come: some of it may be too late, its head may have gone up a class.
+    fn look_at_due(&mut self, lane: LaneId) {
+        if !self.expire(lane, self.due.minus(1)) {
+            return;
+        }
+        self.due_lanes.remove(&lane);
+        if self.lanes.contains(lane) {
+            self.lane_changed(lane);
+        }
+        if self.first_hopeless(lane, self.due).is_some() {
+            self.leaving.insert(lane);
+            self.leaving_at = self.due;
         }
     }
 
@@ -123,8 +141,10 @@ impl State {
     fn stay(&mut self, gate: GateId, lane: LaneId, cost: &Cost, block: Block) {
         let mut changes = None;
         if self.lanes.lane(lane).course.len() > 1 {
-            self.hold(lane, self.no_faster(lane, gate, cost));
-            changes = self.gates[gate].interval_changes_at(self.due);
+            let class = self.lanes.rank(lane, self.due).priority();
+            let (held, changes_at) = self.holds_from(lane, gate, cost, class);
+            self.hold(lane, held);
+            changes = changes_at;
         }
         let lapses = if self.gates[gate].is_shared() { self.lapse(gate) } else { None };
         let timer = [block.until, changes, lapses].into_iter().flatten().min();
@@ -167,23 +187,16 @@ impl State {
 
     // --- instants of lanes
 
-    /// Refuses those in the due lanes whose deadline has come by then. False if there are none.
-    fn expire_due(&mut self, until: Time) -> bool {
-        let mut any = false;
-        for lane in self.due_lanes.clone() {
-            any |= self.expire(lane, until);
-        }
-        any
-    }
-
-    /// Refuses those in a lane whose deadline comes by then, or before a gate of theirs reopens.
+    /// Refuses those in a lane whose deadline comes by then, or before a gate of theirs reopens. False if the call may not
+    /// do so much.
     fn expire(&mut self, lane: LaneId, until: Time) -> bool {
-        let mut any = false;
-        while let Some(id) = self.first_hopeless(lane, until).filter(|_| self.step()) {
+        while let Some(id) = self.first_hopeless(lane, until) {
+            if !self.step() {
+                return false;
+            }
             self.refuse_waiting(id);
-            any = true;
         }
-        any
+        true
     }
 
     fn first_hopeless(&self, lane: LaneId, until: Time) -> Option<AskId> {
@@ -192,14 +205,6 @@ impl State {
         // Whoever is due at the reopening itself may still go.
         let reopens = lane.course.iter().map(|gate| self.gates[*gate].opens(self.due).minus(1)).max();
         (deadline <= until.max(reopens?)).then_some(id)
-    }
-
-    /// The head of a lane may have gone up a class.
-    fn promote(&mut self, lane: LaneId) {
-        if self.lanes.contains(lane) {
-            self.lanes.sort(lane, self.due);
-            self.lane_changed(lane);
-        }
     }
 
     // --- what is looked at from end to end
@@ -236,13 +241,12 @@ impl State {
     }
 
     fn sweep_lane(&mut self, lane: LaneId, walk: bool) {
-        self.expire(lane, self.due.minus(1));
+        if !self.expire(lane, self.due.minus(1)) {
+            // The rest is due at once.
+            self.due_lanes.insert(lane);
+        }
         if !self.lanes.contains(lane) {
             return;
-        }
-        if self.first_hopeless(lane, self.due.minus(1)).is_some() {
-            // No more steps: the rest is due at once.
-            self.due_lanes.insert(lane);
         }
         if walk {
             self.lanes.lane_mut(lane).queue.begin_walk();

@@ -148,3 +148,33 @@ fn a_loan_for_a_quota_that_is_gone_goes_back() {
     lent.lend(of, 7, 1_000);
     assert_eq!(lent.returned(), 7);
 }
+
+#[test]
+fn a_loan_for_a_gate_that_is_gone_is_not_spent_by_another_of_its_name() {
+    let mut lent = Lent::new(&["100 tokens/s"]);
+    let tokens = Want { cost: Cost::from(0).and(Unit::TOKENS, 50), deadline: Some(at(FOREVER)), ..host() };
+    let Ok(Asked::Waiting(id)) = ask(&mut lent.core, tokens, at(0)) else { panic!("not made to wait") };
+    let (of, _) = lent.wanted().remove(0);
+    lent.core.leave(id, at(0));
+    lent.core.set_limits(0, "2/s".parse().unwrap(), at(1));
+    for key in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let _ = ask(&mut lent.core, Want { gates: vec![name(key)], ..host() }, at(2));
+    }
+    assert!(lent.core.state.gates.find(&name(HOST)).is_none(), "it has been dropped");
+    lent.now = 3;
+    let waiting = [(); 20].map(|()| lent.waiting(&[0]));
+    lent.wanted();
+    lent.lend(of, 50, 1_000);
+    assert_eq!((lent.granted().len(), lent.returned(), waiting.len()), (0, 50, 20), "tokens are no requests");
+}
+
+#[test]
+fn what_is_left_of_a_loan_goes_back_with_its_quota() {
+    let mut lent = Lent::new(&["100/s"]);
+    lent.waiting(&[0]);
+    let (of, _) = lent.wanted().remove(0);
+    lent.lend(of, 10, 1_000);
+    lent.core.set_limits(0, "10 tokens/s".parse().unwrap(), at(0));
+    lent.core.advance(at(1));
+    assert_eq!(lent.returned(), 9);
+}

@@ -2,7 +2,7 @@
 //! reckoned anew each time, and time that goes by one millisecond after the other. Written from the rules, and not from
 //! the code that it judges.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The longest that what was due may lie back.
 const CREDIT: i64 = 2;
@@ -53,6 +53,8 @@ pub(super) struct Log {
     period: i64,
     from: From,
     units: Vec<(usize, i64, Option<i64>)>,
+    /// When somebody was last taken, or answered.
+    moved: i64,
     /// Since a reopening: when, and what was taken by whom.
     drained: Option<(i64, Vec<(usize, i64)>)>,
 }
@@ -135,7 +137,7 @@ impl Level {
 
 impl Log {
     pub(super) fn new(most: i64, period: i64, from: From) -> Self {
-        Self { most, period, from, units: Vec::new(), drained: None }
+        Self { most, period, from, units: Vec::new(), moved: 0, drained: None }
     }
 
     fn forget(&mut self, now: i64) {
@@ -178,6 +180,7 @@ impl Log {
             taken.push((who, cost));
         }
         let anchor = self.after_sending(seen).map(|after| now + after);
+        self.moved = now;
         self.units.push((who, cost, anchor));
     }
 
@@ -218,6 +221,7 @@ impl Log {
     fn ended_if(&mut self, who: usize, now: i64, is_open: impl Fn(Option<i64>) -> bool) {
         if let Some(mine) = self.units.iter_mut().find(|(by, _, anchor)| *by == who && is_open(*anchor)) {
             mine.2 = Some(now);
+            self.moved = now;
         }
     }
 
@@ -375,6 +379,8 @@ struct Lane {
     flow: usize,
     stands: usize,
     asks: Vec<Ask>,
+    /// How far which head has gone up, and with which tag.
+    aged: (u64, usize, i64),
 }
 
 #[derive(Clone, Debug)]
@@ -486,18 +492,32 @@ impl Gate {
         quotas.max().unwrap_or(0).max(self.slot_interval())
     }
 
-    /// The same, if one stands here: no end is known of a pause, and a slot that is overdue becomes rarer by doublings.
-    fn late_interval(&self, cost: [i64; 2], due: i64) -> i64 {
+    /// Whether somebody who stands here may hold something of this interval elsewhere: not of a pause, which has no known
+    /// end; nor if a slot or an answer is overdue by doublings; nor long before it can go here.
+    fn lets_hold(&self, interval: i64, cost: [i64; 2], class: usize, due: i64) -> bool {
         if self.shut_until(due).is_some() {
-            return FOREVER;
+            return false;
         }
-        let mut slot = self.slot_interval();
+        let overdue = |mut usual: i64, since: i64| {
+            while 2 * usual <= (due - since) * 1_000_000 {
+                usual *= 2;
+            }
+            usual
+        };
+        let mut rare = self.interval(cost);
         if self.slots.is_some_and(|slots| self.used >= slots) {
-            while 2 * slot <= (due - self.moved) * 1_000_000 {
-                slot *= 2;
+            rare = rare.max(overdue(self.slot_interval(), self.moved));
+        }
+        let mut ready_at = due;
+        for quota in &self.quotas {
+            let cost = cost[quota.unit];
+            match (quota.ready(cost, self.reserved[class], due), &quota.kind) {
+                (Some(ready), _) => ready_at = ready_at.max(ready),
+                (None, Kind::Window(log, _)) => rare = rare.max(overdue(quota.interval(cost), log.moved)),
+                (None, Kind::Bucket(_)) => {}
             }
         }
-        self.interval(cost).max(slot)
+        interval >= rare && (ready_at - due) * 1_000_000 <= interval
     }
 
     fn rise(&mut self, due: i64) {
@@ -611,20 +631,20 @@ impl Gate {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tag {
     at: i64,
-    credit: i64,
     served: i64,
 }
 
 /// The turns of one class, since somebody last waited in it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Turns {
+struct Turns {
     clock: i64,
+    largest: i64,
     flows: HashMap<usize, Tag>,
     period: u64,
 }
 
-/// Who is senior: the class it has come to, those first who came from further below, then the tag, then the arrival.
-type Rank = (usize, usize, i64, u64);
+/// Who is senior: the class it has come to, then the tag, then the arrival.
+type Rank = (usize, i64, u64);
 
 #[derive(Clone, Debug)]
 pub(super) struct Model {
@@ -632,7 +652,7 @@ pub(super) struct Model {
     age: i64,
     lanes: Vec<Lane>,
     grants: Vec<Grant>,
-    pub(super) turns: [Turns; 3],
+    turns: [Turns; 3],
     arrivals: u64,
     now: i64,
     due: i64,
@@ -672,6 +692,7 @@ impl Model {
         let due = self.due;
         self.gates.iter_mut().for_each(|gate| gate.rise(due));
         self.expire(due - 1);
+        self.age_heads();
         loop {
             while self.act() {}
             if !self.expire(due) {
@@ -692,6 +713,7 @@ impl Model {
             self.decided.extend(gone.into_iter().map(|ask: Ask| (ask.id, Decision::TooLate)));
         }
         self.drop_empty();
+        self.age_heads();
         any
     }
 
@@ -701,7 +723,8 @@ impl Model {
         self.lanes.retain(|lane| !lane.asks.is_empty());
         for class in 0..3 {
             if before.contains(&class) && !self.lanes.iter().any(|lane| lane.class == class) {
-                self.turns[class] = Turns { period: self.turns[class].period + 1, ..Turns::default() };
+                let Turns { clock, period, .. } = self.turns[class];
+                self.turns[class] = Turns { clock, period: period + 1, ..Turns::default() };
             }
         }
     }
@@ -712,19 +735,42 @@ impl Model {
         self.lanes.iter().any(|lane| lane.class == class && lane.flow == flow)
     }
 
+    /// How many classes somebody has gone up.
+    fn ages(&self, class: usize, flow: usize, at: i64) -> usize {
+        let served = self.turns[class].flows.get(&flow).map_or(0, |tag| tag.served);
+        let served = if flow > 0 && self.waits_in(class, flow) { served } else { 0 };
+        usize::try_from((self.due - at.max(served)) / self.age).unwrap().min(class)
+    }
+
+    /// The rank of somebody who does not wait.
     fn rank(&self, class: usize, flow: usize, (number, at): (u64, i64)) -> Rank {
-        let turns = &self.turns[class];
-        let known = turns.flows.get(&flow).copied().unwrap_or_default();
-        let (tag, served) =
-            if self.waits_in(class, flow) { (known.at, known.served) } else { (known.at.max(turns.clock), 0) };
-        let since = if flow == 0 { at } else { at.max(served) };
-        let promotions = usize::try_from((self.due - since) / self.age).unwrap().min(class);
-        (class - promotions, 3 - promotions, tag, number)
+        let (turns, ages) = (&self.turns[class], self.ages(class, flow, at));
+        let known = turns.flows.get(&flow).map_or(0, |tag| tag.at);
+        let tag = match ages {
+            0 if self.waits_in(class, flow) => known,
+            0 => known.max(turns.clock),
+            _ => self.turns[class - ages].clock,
+        };
+        (class - ages, tag, number)
     }
 
     fn rank_of(&self, lane: usize) -> Rank {
-        let Lane { class, flow, asks, .. } = &self.lanes[lane];
-        self.rank(*class, *flow, asks[0].arrival.unwrap())
+        let Lane { class, flow, asks, aged, .. } = &self.lanes[lane];
+        let (number, ages, tag) = *aged;
+        assert_eq!(number, asks[0].number(), "each head has been looked at");
+        (class - ages, if ages == 0 { self.turns[*class].flows[flow].at } else { tag }, number)
+    }
+
+    /// Whoever has gone up a class takes up at its clock.
+    fn age_heads(&mut self) {
+        for lane in 0..self.lanes.len() {
+            let Lane { class, flow, asks, aged, .. } = &self.lanes[lane];
+            let Some(head) = asks.first() else { continue };
+            let ages = self.ages(*class, *flow, head.arrival.unwrap().1);
+            if (head.number(), ages) != (aged.0, aged.1) {
+                self.lanes[lane].aged = (head.number(), ages, self.turns[class - ages].clock);
+            }
+        }
     }
 
     /// The most senior of those who stand at a gate.
@@ -739,7 +785,12 @@ impl Model {
             *stands != gate
                 && gates.contains(&gate)
                 && self.first_at(*stands) == Some(*lane)
-                && self.gates[gate].interval(asks[0].cost) >= self.gates[*stands].late_interval(asks[0].cost, self.due)
+                && self.gates[*stands].lets_hold(
+                    self.gates[gate].interval(asks[0].cost),
+                    asks[0].cost,
+                    self.rank_of(*lane).0,
+                    self.due,
+                )
         };
         (0..self.lanes.len()).filter(holds).collect()
     }
@@ -788,8 +839,10 @@ impl Model {
         }
         let ask = self.lanes[lane].asks.remove(0);
         self.decided.push((ask.id, Decision::Granted));
+        self.age_heads();
         self.grant(ask);
         self.drop_empty();
+        self.age_heads();
         true
     }
 
@@ -807,7 +860,8 @@ impl Model {
             return (0, self.turns[class].period);
         }
         self.take_up(class, flow);
-        let amount = cost[0].max(1);
+        let amount = cost[0].max(1) << 16;
+        let waiting: HashSet<_> = self.lanes.iter().filter(|lane| lane.class == class).map(|lane| lane.flow).collect();
         let turns = &mut self.turns[class];
         let alone = turns.flows.len() == 1;
         let tag = turns.flows.get_mut(&flow).unwrap();
@@ -815,10 +869,10 @@ impl Model {
         if alone {
             return (0, turns.period);
         }
-        turns.clock = turns.clock.max(tag.at);
-        let paid = amount.min(tag.credit);
-        tag.credit -= paid;
-        tag.at += amount - paid;
+        turns.largest = turns.largest.max(amount);
+        let share = amount / i64::try_from(waiting.len()).unwrap();
+        turns.clock = (turns.clock + share.max(1)).max(tag.at);
+        tag.at = tag.at.max(turns.clock - 2 * turns.largest) + amount;
         (amount, turns.period)
     }
 
@@ -836,10 +890,7 @@ impl Model {
         let clock = turns.clock;
         let tag = turns.flows.entry(flow).or_default();
         if !waits {
-            tag.served = 0;
-            if tag.at <= clock {
-                (tag.at, tag.credit) = (clock, 0);
-            }
+            (tag.served, tag.at) = (0, tag.at.max(clock));
         }
     }
 
@@ -871,11 +922,13 @@ impl Model {
         }
         if lane.is_none() {
             self.take_up(class, flow);
-            self.lanes.push(Lane { gates: ask.gates.clone(), class, flow, stands, asks: Vec::new() });
+            let (gates, aged) = (ask.gates.clone(), (0, 0, 0));
+            self.lanes.push(Lane { gates, class, flow, stands, asks: Vec::new(), aged });
         }
         let asks = &mut self.lanes.iter_mut().find(|lane| same(lane)).unwrap().asks;
         let place = asks.iter().filter(|other| other.number() < ask.number()).count();
         asks.insert(place, ask);
+        self.age_heads();
         self.settle_at_due();
         Ok(false)
     }
@@ -900,6 +953,7 @@ impl Model {
         }
         self.lanes.iter_mut().for_each(|lane| lane.asks.retain(|ask| ask.id != id));
         self.drop_empty();
+        self.age_heads();
         self.settle_at_due();
     }
 
@@ -992,7 +1046,7 @@ impl Model {
         }
         let turns = &mut self.turns[ask.class];
         if let Some(tag) = turns.flows.get_mut(&ask.flow).filter(|_| turns.period == turn.1) {
-            tag.credit += turn.0;
+            tag.at = (tag.at - turn.0).max(0);
         }
         self.settle_at_due();
     }
@@ -1015,6 +1069,7 @@ impl Model {
             }
         }
         self.drop_empty();
+        self.age_heads();
         self.settle_at_due();
     }
 

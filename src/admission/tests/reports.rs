@@ -368,3 +368,44 @@ fn a_short_and_a_long_limit_are_both_waited_for() {
     }
     assert_eq!(granted, [0, 7, 14, 21, 28, 60, 67]);
 }
+
+#[test]
+fn any_name_of_a_key_is_a_key_like_others() {
+    let mut bench = Bench::new("1 per 1000s burst 1");
+    for key in ["(all further keys)", "another"] {
+        let asked = ask(&mut bench.core, Want { gates: vec![name(key)], ..host() }, at(0));
+        assert!(matches!(asked, Ok(Asked::Granted(_))), "{key} has a bucket of its own");
+    }
+}
+
+#[test]
+fn a_request_may_name_no_gate_and_the_same_one_twice_and_very_many() {
+    let mut bench = Bench::new("1 per 1000s burst 1, 5 in flight");
+    let gates = |count: usize| (0..count).map(|n| name(&format!("key {n}"))).collect::<Vec<_>>();
+    let twice = [gates(1), gates(1)].concat();
+    for gates in [gates(0), twice, gates(100)[1..].to_vec()] {
+        let asked = ask(&mut bench.core, Want { gates, ..host() }, at(0));
+        assert!(matches!(asked, Ok(Asked::Granted(_))));
+    }
+    for gates in [gates(1), gates(100)] {
+        let asked = ask(&mut bench.core, Want { gates, deadline: Some(at(FOREVER)), ..host() }, at(0));
+        assert!(matches!(asked, Ok(Asked::Waiting(_))));
+    }
+    bench.core.advance(at(1_000_000));
+    assert_eq!(bench.decided().len(), 1);
+    bench.core.advance(at(2_000_000));
+    assert_eq!(bench.decided().len(), 1);
+}
+
+#[test]
+fn costs_beyond_measure_do_not_upset_what_is_queued() {
+    let mut bench = Bench::new("18446744073709551615/s");
+    let most = |cost: u64| Want { cost: cost.into(), deadline: Some(at(FOREVER)), ..host() };
+    let ids: Vec<_> = (0..4).map(|_| ask(&mut bench.core, most(u64::MAX - 7), at(0)).unwrap()).collect();
+    for asked in ids {
+        if let Asked::Waiting(id) = asked {
+            bench.core.leave(id, at(1));
+        }
+    }
+    assert_eq!(bench.core.waiting(), 0);
+}

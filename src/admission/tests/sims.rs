@@ -13,6 +13,8 @@ use crate::time::nanos;
 struct Asker {
     gates: Vec<GateName>,
     cost: u64,
+    class: Priority,
+    flow: Option<&'static str>,
     /// How long its requests take.
     takes: Duration,
     /// How long it waits at most.
@@ -25,7 +27,13 @@ struct Asker {
 impl Asker {
     fn new(gates: &[usize]) -> Self {
         let gates = gates.iter().map(|rule| GateName { rule: *rule, key: Key::new(HOST) }).collect();
-        Self { gates, cost: 1, takes: Duration::ZERO, patience: None, asked: Time::ZERO, grants: 0, longest_nanos: 0 }
+        let (class, flow, takes, patience, asked) = (Priority::Normal, None, Duration::ZERO, None, Time::ZERO);
+        Self { gates, cost: 1, class, flow, takes, patience, asked, grants: 0, longest_nanos: 0 }
+    }
+
+    fn of(mut self, class: Priority, flow: Option<&'static str>) -> Self {
+        (self.class, self.flow) = (class, flow);
+        self
     }
 
     fn taking(mut self, millis: u64) -> Self {
@@ -60,7 +68,8 @@ impl Sim {
             asker.asked = self.now;
             let cost = Cost::from(asker.cost);
             let patience = asker.patience.map_or(u64::MAX, nanos);
-            let wish = Wish { deadline: Some(self.now.plus(patience)), ..Wish::new(&asker.gates, &cost) };
+            let (deadline, flow) = (Some(self.now.plus(patience)), asker.flow.map(Arc::from));
+            let wish = Wish { class: asker.class, flow, deadline, ..Wish::new(&asker.gates, &cost) };
             match self.core.ask(&wish, self.now) {
                 Ok(Asked::Granted(grant)) => {
                     if !self.granted(who, grant) {
@@ -98,6 +107,15 @@ impl Sim {
     fn begin(mut self) -> Self {
         (0..self.askers.len()).for_each(|who| self.ask(who));
         self
+    }
+
+    /// From now on these ask too. Answers their places.
+    fn join(&mut self, askers: Vec<Asker>) -> std::ops::Range<usize> {
+        let from = self.askers.len();
+        self.askers.extend(askers);
+        (from..self.askers.len()).for_each(|who| self.ask(who));
+        self.tell();
+        from..self.askers.len()
     }
 
     fn tell(&mut self) {
@@ -281,7 +299,7 @@ fn of_a_thousand_hosts_one_that_pauses_stops_nobody_else() {
         ..Asker::new(&[])
     });
     let mut sim = Sim::new(&[], askers.collect());
-    sim.core = Admission::new(Settings { rules, ..Settings::default() });
+    sim.core = Admission::new(Settings { rules, most_waiting: 200_000, ..Settings::default() });
     sim.core.pause(&hosts[0], at(10_000), at(0));
     let mut sim = sim.begin();
     sim.run(10);
@@ -314,4 +332,130 @@ fn in_a_spike_each_second_is_used_and_nobody_goes_after_its_caller_left() {
     }
     assert!(sim.askers.iter().all(|asker| asker.longest_nanos <= 500_000_000));
     assert!(sim.refused >= 1_900 && sim.core.waiting() == 0);
+}
+
+#[test]
+fn the_more_urgent_is_not_starved_by_those_who_have_aged() {
+    let mut sim = Sim::new(&["10/s burst 1".to_owned()], vec![Asker::new(&[0]); 400]).begin();
+    sim.run(60);
+    let high = sim.join(vec![Asker::new(&[0]).of(Priority::High, None)]);
+    sim.run(150);
+    // Whoever waits for 40 s has aged; those who asked before go before, and nobody else.
+    assert!(sim.grants(high.clone()) >= 2 && sim.longest(high) <= 40.1);
+}
+
+#[test]
+fn flows_that_meet_at_a_slow_gate_go_turn_by_turn_whatever_others_do_elsewhere() {
+    for class in [Priority::High, Priority::Normal] {
+        let limits = ["1000/s burst 1".to_owned(), "10/s burst 1".to_owned()];
+        let flow = |name, gate| vec![Asker::new(&[gate]).of(class, Some(name)); 5];
+        let mut sim = Sim::new(&limits, [flow("a", 0), flow("b", 0), flow("c", 1)].concat()).begin();
+        sim.run(20);
+        let before = sim.grants(10..15);
+        let newcomer = sim.join(flow("d", 1));
+        sim.run(80);
+        let (old, new) = (sim.grants(10..15) - before, sim.grants(newcomer));
+        assert!(new.abs_diff(old) <= 10 && new + old >= 599, "{class:?}: {old} {new}");
+    }
+}
+
+#[test]
+fn a_flow_that_took_much_is_not_starved_by_flows_that_ask_once_each() {
+    let names: Vec<&'static str> = (0..7_000).map(|n| &*format!("flow {n}").leak()).collect();
+    let once =
+        |n: usize| Asker { patience: Some(Duration::MAX), ..Asker::new(&[0]).of(Priority::High, Some(names[n])) };
+    let mut sim = Sim::new(&["10/s burst 50".to_owned()], Vec::new());
+    sim.join(vec![once(0)]);
+    let much = sim.join(vec![Asker {
+        cost: 50,
+        patience: Some(Duration::MAX),
+        ..Asker::new(&[0]).of(Priority::High, Some("b"))
+    }]);
+    sim.join((1..20).map(once).collect());
+    let again = sim.join(vec![Asker::new(&[0]).of(Priority::High, Some("b"))]);
+    for second in 1..=600 {
+        let (went, next) = (sim.log.len(), sim.askers.len());
+        sim.run(second);
+        // In the place of each that went, another one.
+        let more = sim.log[went..].iter().filter(|(_, who)| *who != again.start).count();
+        sim.join((next..next + more).map(once).collect());
+    }
+    assert_eq!(sim.grants(much), 1);
+    assert!(sim.grants(again.clone()) >= 100, "{}", sim.grants(again));
+}
+
+#[test]
+fn a_gate_that_hangs_or_is_far_from_ready_holds_no_other() {
+    for (slow, unanswered, quick) in [
+        ("1 in flight", 1, "1/s burst 1"),
+        ("1/s counted from end", 1, "1/s burst 1"),
+        ("1/s counted from answer", 1, "1/s burst 1"),
+        ("100/h", 100, "1 per 5s burst 1"),
+        ("5000/h", 5_000, "1/s"),
+    ] {
+        let limits = [slow, quick].map(str::to_owned);
+        let hung = vec![Asker { patience: Some(Duration::MAX), ..Asker::new(&[0]).taking(10_000_000) }; unanswered];
+        let mut sim = Sim::new(&limits, hung).begin();
+        let both = sim.join(vec![Asker::new(&[0, 1])]);
+        let singles = sim.join(vec![Asker::new(&[1]); 20]);
+        sim.run(500);
+        let possible = if quick.contains("5s") { 100 } else { 500 };
+        let (both, singles) = (sim.grants(both), sim.grants(singles));
+        assert!(both == 0 && singles >= possible * 98 / 100 - 2, "{slow}, {quick}: {singles} of {possible}");
+    }
+}
+
+#[test]
+fn a_bucket_in_debt_holds_no_other_gate() {
+    let limits = ["1/s burst 10", "1/s burst 1"].map(str::to_owned);
+    let mut sim = Sim::new(&limits, Vec::new());
+    let debtor = Want { gates: vec![GateName { rule: 0, key: Key::new(HOST) }], ..host() };
+    let Ok(Asked::Granted(mut grant)) = ask(&mut sim.core, debtor, at(0)) else { panic!("a full bucket refuses") };
+    sim.core.settle(&mut grant, &Unit::REQUESTS, 3_600, at(0));
+    sim.join(vec![Asker::new(&[0, 1])]);
+    let singles = sim.join(vec![Asker::new(&[1]); 20]);
+    sim.run(500);
+    assert!(sim.grants(singles.clone()) >= 499, "{}", sim.grants(singles));
+    drop(grant);
+}
+
+#[test]
+fn grants_that_are_given_back_put_their_flow_neither_back_nor_before_others() {
+    let limits = ["1 per 1000s burst 1", "1 per 1ms burst 100000", "10/s burst 1"].map(str::to_owned);
+    let mut sim = Sim::new(&limits, vec![Asker::new(&[0]); 2]).begin();
+    let gates = vec![GateName { rule: 1, key: Key::new(HOST) }];
+    for _ in 0..1_000 {
+        let want = Want { gates: gates.clone(), flow: Some("a"), ..host() };
+        let Ok(Asked::Granted(grant)) = ask(&mut sim.core, want, at(0)) else { panic!("a full bucket refuses") };
+        sim.core.give_back(grant, at(0));
+    }
+    let [b, a] = ["b", "a"].map(|flow| sim.join(vec![Asker::new(&[2]).of(Priority::Normal, Some(flow)); 5]));
+    sim.run(60);
+    assert!(sim.grants(a.clone()).abs_diff(sim.grants(b.clone())) <= 5, "{} {}", sim.grants(a), sim.grants(b));
+}
+
+#[test]
+fn what_is_due_at_many_gates_at_once_is_done_in_calls_that_are_short() {
+    for age in [30, 3_000_000] {
+        let rules = vec![Rule { limits: "1 per 10s burst 1".parse().unwrap(), shared: false }];
+        let settings = Settings { rules, age: Duration::from_secs(age), ..Settings::default() };
+        let mut core = Admission::new(settings);
+        for n in 0..1_000 {
+            let gates = vec![GateName { rule: 0, key: Key::new(&format!("host {n}")) }];
+            for deadline in [10_000, 11_000, 20_500, FOREVER] {
+                let want = Want { gates: gates.clone(), deadline: Some(at(deadline)), ..host() };
+                if let Ok(Asked::Granted(grant)) = ask(&mut core, want, at(0)) {
+                    core.release(grant, at(0));
+                }
+            }
+        }
+        for late in [9_000, 25_000, 31_000, 100_000] {
+            let calls = (1..1_000).find(|_| {
+                core.advance(at(late));
+                core.next().is_none_or(|next| next > at(late))
+            });
+            assert!(calls.is_some_and(|calls| calls <= 60), "at {late}: {calls:?} calls");
+        }
+        assert_eq!(core.waiting(), 0, "and nobody is left");
+    }
 }
