@@ -363,9 +363,7 @@ impl Admission {
     }
 
     fn undo(&mut self, grant: Grant) {
-        for lane in self.state.lanes.order.returned(&grant.turn) {
-            self.state.lane_restored(lane);
-        }
+        self.state.turn_returned(&grant.turn);
         self.state.out -= usize::from(grant.usage == Use::Permit);
         for (gate, taken) in grant.taken {
             self.state.gates[gate].give_back(taken, self.state.now);

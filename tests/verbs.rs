@@ -23,8 +23,8 @@ fn drained() -> Limiter {
 }
 
 /// A task that waits for a permit, and when it had it.
-fn acquire(limiter: &Limiter, context: Context, start: Instant) -> JoinHandle<Result<(Permit, u128), Refused>> {
-    let asked = limiter.acquire(&context);
+fn acquire(limiter: &Limiter, context: &Context, start: Instant) -> JoinHandle<Result<(Permit, u128), Refused>> {
+    let asked = limiter.acquire(context);
     tokio::spawn(async move { asked.await.map(|permit| (permit, start.elapsed().as_millis())) })
 }
 
@@ -88,9 +88,9 @@ async fn who_awaits_a_reservation_long_after_its_turn_waits_again() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_token_leaves_the_line_at_once_and_takes_nothing() {
     let (limiter, start, token) = (drained(), Instant::now(), CancellationToken::new());
-    let cancelled = acquire(&limiter, Context::new().cancel_on(&token), start);
+    let cancelled = acquire(&limiter, &Context::new().cancel_on(&token), start);
     yield_now().await;
-    let next = acquire(&limiter, Context::new(), start);
+    let next = acquire(&limiter, &Context::new(), start);
     sleep(ms(40)).await;
     token.cancel();
     assert_eq!(at(cancelled).await, Err(Reason::Cancelled));
@@ -107,9 +107,9 @@ async fn a_cancelled_token_leaves_the_line_at_once_and_takes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_token_that_is_cancelled_at_the_instant_of_the_grant_gives_the_grant_back() {
     let (limiter, start, token) = (drained(), Instant::now(), CancellationToken::new());
-    let cancelled = acquire(&limiter, Context::new().cancel_on(&token), start);
+    let cancelled = acquire(&limiter, &Context::new().cancel_on(&token), start);
     yield_now().await;
-    let next = acquire(&limiter, Context::new(), start);
+    let next = acquire(&limiter, &Context::new(), start);
     let (cancelled, cancel) = tokio::join!(cancelled, async {
         sleep_until(start + ms(100)).await;
         token.cancel();
@@ -124,7 +124,7 @@ async fn no_more_wait_than_may_and_nobody_longer() {
     let limiter = Limiter::builder("1 per 100ms burst 1").max_waiting(2).max_wait(ms(250)).build().unwrap();
     let start = Instant::now();
     drop(limiter.try_acquire().unwrap());
-    let waiting = [(); 2].map(|()| acquire(&limiter, Context::new(), start));
+    let waiting = [(); 2].map(|()| acquire(&limiter, &Context::new(), start));
     yield_now().await;
     let full = limiter.acquire(&Context::new()).await.unwrap_err();
     // One deadline is nearer than that, one request could never go: those are said first.
@@ -145,7 +145,7 @@ async fn closing_refuses_all_who_wait_at_once_and_leaves_the_permits() {
     let limiter = Limiter::builder("1 in flight").max_waiting(100_000).build().unwrap();
     let permit = limiter.try_acquire().unwrap();
     let start = Instant::now();
-    let waiting: Vec<_> = (0..5_000).map(|_| acquire(&limiter, Context::new(), start)).collect();
+    let waiting: Vec<_> = (0..5_000).map(|_| acquire(&limiter, &Context::new(), start)).collect();
     yield_now().await;
     limiter.key("another").close();
     let refused = join_all(waiting).await;
@@ -161,7 +161,7 @@ async fn closing_refuses_all_who_wait_at_once_and_leaves_the_permits() {
 async fn draining_lets_nobody_in_and_everybody_out() {
     let (limiter, start) = (Limiter::new("1 in flight, 1 per 100ms burst 1").unwrap(), Instant::now());
     let permit = limiter.try_acquire().unwrap();
-    let waiting = acquire(&limiter, Context::new(), start);
+    let waiting = acquire(&limiter, &Context::new(), start);
     yield_now().await;
     let drained = tokio::spawn({
         let limiter = limiter.clone();
@@ -180,7 +180,7 @@ async fn draining_lets_nobody_in_and_everybody_out() {
 async fn at_its_deadline_a_drain_closes() {
     let (limiter, start) = (Limiter::new("1 in flight").unwrap(), Instant::now());
     let permit = limiter.try_acquire().unwrap();
-    let waiting = acquire(&limiter, Context::new(), start);
+    let waiting = acquire(&limiter, &Context::new(), start);
     yield_now().await;
     assert!(!limiter.drain(start + ms(500)).await);
     assert_eq!(start.elapsed(), ms(500));
@@ -199,8 +199,8 @@ async fn whoever_waits_for_a_second_says_why_and_only_once() {
         .unwrap();
     drop(limiter.try_acquire().unwrap());
     let start = Instant::now();
-    assert_eq!(at(acquire(&limiter.key("quick"), Context::new(), start)).await, Ok(0));
-    let waiting = [(); 2].map(|()| acquire(&limiter, Context::new(), start));
+    assert_eq!(at(acquire(&limiter.key("quick"), &Context::new(), start)).await, Ok(0));
+    let waiting = [(); 2].map(|()| acquire(&limiter, &Context::new(), start));
     for (waiting, went) in waiting.into_iter().zip([2_500, 5_000]) {
         assert_eq!(at(waiting).await, Ok(went));
     }
@@ -234,7 +234,7 @@ async fn a_permit_that_a_pause_recalls_is_given_back_and_one_that_was_sent_is_no
     sent.answered();
     drop(sent);
     let start = Instant::now();
-    assert_eq!(at(acquire(&limiter, Context::new(), start)).await, Ok(1_000));
+    assert_eq!(at(acquire(&limiter, &Context::new(), start)).await, Ok(1_000));
 }
 
 #[tokio::test(start_paused = true)]

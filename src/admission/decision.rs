@@ -111,9 +111,7 @@ impl State {
         let taken = course.iter().map(|gate| (*gate, self.gates[*gate].take(cost, usage, self.due, self.now)));
         let taken = taken.collect();
         let turn = self.lanes.order.served(class, flow, cost, self.due);
-        for lane in self.lanes.order.moved(&turn) {
-            self.lane_changed(lane);
-        }
+        self.turn_moved(&turn);
         course.iter().for_each(|gate| self.changed(*gate));
         Grant { arrival, taken, turn, usage }
     }

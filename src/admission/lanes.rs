@@ -223,14 +223,9 @@ impl Lanes {
     /// Sorts a lane anew, if its head has gone up or down a class.
     pub(super) fn sort(&mut self, lane: LaneId, now: Time) {
         if self.slab[lane].key.0 != self.rank(lane, now).class {
-            self.resort(lane, now);
+            self.sort_out(lane);
+            self.sort_in(lane, now);
         }
-    }
-
-    /// Sorts a lane anew.
-    pub(super) fn resort(&mut self, lane: LaneId, now: Time) {
-        self.sort_out(lane);
-        self.sort_in(lane, now);
     }
 
     /// How far the head of a lane has gone up.
@@ -244,9 +239,69 @@ impl Lanes {
 
     fn sort_in(&mut self, lane: LaneId, now: Time) {
         let rank = self.rank(lane, now);
-        let aged = Aged::new(self.slab[lane].class, rank);
+        let Lane { class, flow, .. } = self.slab[lane];
+        let aged = Aged::new(class, rank);
+        if aged.classes != self.slab[lane].aged.classes || aged.classes > 0 {
+            self.order.note_aged(class, flow, lane, aged.classes > 0);
+        }
         (self.slab[lane].key, self.slab[lane].aged) = ((rank.class, rank.number), aged);
         self.each_set(lane, |set, place| set.insert(place, rank.tag));
+        let (stands, place) = (self.slab[lane].stands_at(), self.slab[lane].place(lane));
+        self.note_company(stands, place);
+        let Lane { course, held, .. } = &self.slab[lane];
+        let held: Course = (0..course.len()).filter(|nth| held & bit(*nth) != 0).map(|nth| course[nth]).collect();
+        for gate in held {
+            self.note_hold(gate, place);
+        }
+    }
+
+    /// Somebody stands at a gate now: if others do as well, or hold it, its turn may matter there, and theirs.
+    fn note_company(&mut self, gate: GateId, place: Place) {
+        let Line { standing, holders, .. } = &self.lines[gate];
+        let two = standing.two();
+        let new = (standing.groups() > 1 || holders.groups() > 0).then_some((place.class, place.group));
+        for (class, group) in two.into_iter().chain(new) {
+            self.note(gate, class, group);
+        }
+    }
+
+    /// Somebody holds a gate now: its turn may matter there, and that of who stands there alone.
+    fn note_hold(&mut self, gate: GateId, place: Place) {
+        let alone = self.lines[gate].standing.first().map(|(_, first)| (first.class, first.group));
+        for (class, group) in alone.into_iter().chain([(place.class, place.group)]) {
+            self.note(gate, class, group);
+        }
+    }
+
+    fn note(&mut self, gate: GateId, class: usize, group: Group) {
+        if let Group::Flow(flow) = group {
+            self.order.contend(class, flow, gate, true);
+            // As long as it was alone, nobody kept it in order.
+            self.restore(gate, class, flow);
+        }
+    }
+
+    /// The tag of a flow has moved on. Answers whether that may matter at a gate, and forgets the gate if it does not and will
+    /// not.
+    pub(super) fn leads(&mut self, gate: GateId, class: usize, flow: FlowId) -> bool {
+        let Line { standing, holders, .. } = &self.lines[gate];
+        let leads = |set: &Ranked| {
+            set.first().is_some_and(|(_, first)| first.class == class && first.group == Group::Flow(flow))
+        };
+        let is_there = |set: &Ranked| set.has(class, Group::Flow(flow));
+        let (leads, is_there) = (leads(standing) || leads(holders), is_there(standing) || is_there(holders));
+        if !is_there {
+            self.order.contend(class, flow, gate, false);
+        }
+        leads
+    }
+
+    /// The tag of a flow is less than it was: it is sorted anew at a gate. False if it is not there.
+    pub(super) fn restore(&mut self, gate: GateId, class: usize, flow: FlowId) -> bool {
+        let tag = self.order.tag(class, flow);
+        let Line { standing, holders, .. } = &mut self.lines[gate];
+        let [stands, holds] = [standing, holders].map(|set| set.restore(class, Group::Flow(flow), tag));
+        stands || holds
     }
 
     /// The sets in which a lane is: its line, and the holders of what it holds.
@@ -307,21 +362,19 @@ impl Lanes {
             return Course::new();
         }
         let (rank, in_order) = (self.rank(lane, now), self.slab[lane].place(lane));
-        let course = &self.slab[lane].course;
-        let mut changed = Course::new();
-        for (place, gate) in course.iter().enumerate() {
-            let (is, was) = (wanted & bit(place) != 0, old & bit(place) != 0);
-            let holders = &mut self.lines[*gate].holders;
-            if is && !was {
-                holders.insert(in_order, rank.tag);
-            } else if was && !is {
-                holders.remove(in_order);
-            }
-            if is != was {
-                changed.push(*gate);
+        let course = self.slab[lane].course.clone();
+        let changed = |(place, _): &(usize, &GateId)| (old ^ wanted) & bit(*place) != 0;
+        let mut new = Course::new();
+        for (place, gate) in course.iter().enumerate().filter(changed) {
+            new.push(*gate);
+            if wanted & bit(place) == 0 {
+                self.lines[*gate].holders.remove(in_order);
+            } else {
+                self.lines[*gate].holders.insert(in_order, rank.tag);
+                self.note_hold(*gate, in_order);
             }
         }
-        changed
+        new
     }
 
     /// The first in a line is this one now. Answers who was, and may hold nothing any more.

@@ -18,6 +18,7 @@ use std::time::Duration;
 use foldhash::HashMap;
 use slab::Slab;
 
+use super::gates::GateId;
 use crate::cost::{Cost, Unit};
 use crate::priority::Priority;
 use crate::time::{Time, nanos};
@@ -70,7 +71,7 @@ const PARTS: u64 = 1 << 16;
 /// What a grant moved its flow's tag by, to undo that.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    class: Priority,
+    pub(super) class: Priority,
     flow: FlowName,
     charged: u64,
     period: u64,
@@ -113,12 +114,17 @@ struct Class {
     hand: FlowId,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Flow {
     name: FlowName,
     tag: u64,
     served: Time,
     lanes: BTreeSet<LaneId>,
+    /// Where a move of its tag may matter: gates at which others stand beside it, or that it holds. Some of them may not
+    /// be so any more.
+    contends: BTreeSet<GateId>,
+    /// Of its lanes, whose heads have gone up a class.
+    aged: BTreeSet<LaneId>,
 }
 
 impl Order {
@@ -192,6 +198,7 @@ impl Order {
     pub(super) fn leave(&mut self, class: Priority, flow: FlowId, lane: LaneId) {
         let turns = &mut self.classes[class.place()];
         turns.flows[flow].lanes.remove(&lane);
+        turns.flows[flow].aged.remove(&lane);
         turns.lanes -= 1;
         if turns.flows[flow].lanes.is_empty() {
             turns.waiting -= 1;
@@ -222,21 +229,49 @@ impl Order {
         Turn { class, flow: name, charged, period: turns.period }
     }
 
-    /// The lanes whose place in the order a grant moved: whoever names no flow ages by itself, and has a turn among others.
-    pub(super) fn moved(&self, turn: &Turn) -> Vec<LaneId> {
+    /// Where it may matter that a grant moved its flow's tag: at these gates, and to these lanes.
+    pub(super) fn moved(&self, turn: &Turn) -> Option<(FlowId, Vec<GateId>, Vec<LaneId>)> {
         let turns = &self.classes[turn.class.place()];
-        let moved = turn.flow.is_some() || turns.made > 1;
-        let flow = turns.names.get(&turn.flow).filter(|_| moved);
-        flow.map_or_else(Vec::new, |flow| turns.flows[*flow].lanes.iter().copied().collect())
+        let id = *turns.names.get(&turn.flow)?;
+        let flow = &turns.flows[id];
+        // Whoever names no flow ages by itself.
+        let aged = if turn.flow.is_some() { flow.aged.iter().copied().collect() } else { Vec::new() };
+        let gates = if turns.made > 1 { flow.contends.iter().copied().collect() } else { Vec::new() };
+        Some((id, gates, aged))
     }
 
-    /// A grant that was never used. Answers the lanes that go before others again.
-    pub(super) fn returned(&mut self, turn: &Turn) -> Vec<LaneId> {
+    /// A grant that was never used. Answers its flow, if that goes before others again, and where that may matter.
+    pub(super) fn returned(&mut self, turn: &Turn) -> Option<(FlowId, Vec<GateId>)> {
         let turns = &mut self.classes[turn.class.place()];
-        let flow = turns.names.get(&turn.flow).filter(|_| turns.period == turn.period && turn.charged > 0);
-        let Some(flow) = flow.map(|flow| &mut turns.flows[*flow]) else { return Vec::new() };
+        let id = *turns.names.get(&turn.flow).filter(|_| turns.period == turn.period && turn.charged > 0)?;
+        let flow = &mut turns.flows[id];
         flow.tag = flow.tag.saturating_sub(turn.charged);
-        flow.lanes.iter().copied().collect()
+        Some((id, flow.contends.iter().copied().collect()))
+    }
+
+    /// From now on, or not any more, a move of a flow's tag may matter at a gate.
+    pub(super) fn contend(&mut self, class: usize, flow: FlowId, gate: GateId, does: bool) {
+        let contends = &mut self.classes[class].flows[flow].contends;
+        if does {
+            contends.insert(gate)
+        } else {
+            contends.remove(&gate)
+        };
+    }
+
+    /// The head of a lane has gone up a class, or not.
+    pub(super) fn note_aged(&mut self, class: Priority, flow: FlowId, lane: LaneId, is_aged: bool) {
+        let aged = &mut self.classes[class.place()].flows[flow].aged;
+        if is_aged {
+            aged.insert(lane)
+        } else {
+            aged.remove(&lane)
+        };
+    }
+
+    /// The tag of a flow.
+    pub(super) fn tag(&self, class: usize, flow: FlowId) -> u64 {
+        self.classes[class].flows[flow].tag
     }
 }
 
@@ -268,7 +303,7 @@ impl Class {
             }
         }
         self.made += 1;
-        let flow = Flow { name: name.clone(), tag: 0, served: Time::ZERO, lanes: BTreeSet::new() };
+        let flow = Flow { name: name.clone(), tag: 0, served: Time::ZERO, lanes: BTreeSet::new(), ..Flow::default() };
         let id = self.flows.insert(flow);
         self.names.insert(name.clone(), id);
         id

@@ -93,6 +93,44 @@ impl Ranked {
         }
     }
 
+    /// Who has a tag of its own here, if these are exactly two; else nobody.
+    pub(super) fn two(&self) -> Vec<(usize, Group)> {
+        match self {
+            Self::Many(sorted) if sorted.tops.len() == 2 => sorted.tops.keys().copied().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// How many have a tag of their own here.
+    pub(super) fn groups(&self) -> usize {
+        match self {
+            Self::Nobody => 0,
+            Self::One(..) => 1,
+            Self::Many(sorted) => sorted.tops.len(),
+        }
+    }
+
+    fn first_of(&self, class: usize, group: Group) -> Option<Place> {
+        match self {
+            Self::Many(sorted) => sorted.first_of(class, group),
+            Self::One(place, _) => Some(*place).filter(|place| (place.class, place.group) == (class, group)),
+            Self::Nobody => None,
+        }
+    }
+
+    pub(super) fn has(&self, class: usize, group: Group) -> bool {
+        self.first_of(class, group).is_some()
+    }
+
+    /// Sorts a group anew whose tag is less than it was. False if it is not here.
+    pub(super) fn restore(&mut self, class: usize, group: Group, tag: u64) -> bool {
+        let first = self.first_of(class, group);
+        if let Some(place) = first {
+            self.sort(place, tag);
+        }
+        first.is_some()
+    }
+
     /// All of them, as they are sorted.
     pub(super) fn iter(&self) -> Box<dyn Iterator<Item = (Rank, LaneId)> + '_> {
         match self {

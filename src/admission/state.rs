@@ -7,7 +7,7 @@ use super::gates::{GateId, Gates};
 use super::grant::Grant;
 use super::lanes::{Course, Lanes, bit};
 use super::lease::Lease;
-use super::order::LaneId;
+use super::order::{LaneId, Turn};
 use super::queue::{Ask, AskId};
 use super::timers::{Owner, Timers};
 use crate::refused::Refused;
@@ -113,28 +113,39 @@ impl State {
     /// A lane is not as senior any more as it was, or more: where it stands another may be the first, and where it holds
     /// another the most senior of those who do.
     pub(super) fn lane_changed(&mut self, id: LaneId) {
-        if self.lanes.lane(id).queue.len() > 0 {
-            self.lanes.sort(id, self.due);
-            self.mark_lane(id);
+        if self.lanes.lane(id).queue.len() == 0 {
+            return;
         }
-    }
-
-    /// A grant was given back: a lane is as senior again as it was.
-    pub(super) fn lane_restored(&mut self, id: LaneId) {
-        if self.lanes.lane(id).queue.len() > 0 {
-            self.lanes.resort(id, self.due);
-            self.mark_lane(id);
-        }
-    }
-
-    fn mark_lane(&mut self, id: LaneId) {
+        self.lanes.sort(id, self.due);
         self.time_lane(id);
         let lane = self.lanes.lane(id);
-        let (course, stands) = (lane.course.clone(), lane.stands);
-        let held = lane.held();
+        let (course, stands, held) = (lane.course.clone(), lane.stands, lane.held());
         for (place, gate) in course.iter().enumerate() {
             if place == stands || held & bit(place) != 0 {
                 self.changed(*gate);
+            }
+        }
+    }
+
+    /// A grant moved the tag of its flow: where that is the first, others may be now.
+    pub(super) fn turn_moved(&mut self, turn: &Turn) {
+        let Some((flow, gates, aged)) = self.lanes.order.moved(turn) else { return };
+        for lane in aged {
+            self.lane_changed(lane);
+        }
+        for gate in gates {
+            if self.lanes.leads(gate, turn.class.place(), flow) {
+                self.changed(gate);
+            }
+        }
+    }
+
+    /// A grant was given back, and the tag of its flow is what it was.
+    pub(super) fn turn_returned(&mut self, turn: &Turn) {
+        let Some((flow, gates)) = self.lanes.order.returned(turn) else { return };
+        for gate in gates {
+            if self.lanes.restore(gate, turn.class.place(), flow) {
+                self.changed(gate);
             }
         }
     }
