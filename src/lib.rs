@@ -17,7 +17,9 @@
 //! ```
 //!
 //! - [`Client`] takes the place of [`reqwest::Client`]: its calls stay as they are.
-//! - [`Limiter`] is what it waits on, for whatever else you send: `wait`, `acquire`, `try_acquire`.
+//! - [`Limiter`] is what it waits on, for whatever else you send: `wait`, `acquire`, `try_acquire`, `reserve`; by
+//!   [`Priority`], with [flows](Context::flow) in turn, with a [deadline](Context::within) or a
+//!   [token](Context::cancel_on).
 //! - [`Quota`] and [`Limits`] say how much: `"50/s"` is at most 50 in any second, as the server counts; `"50/s burst 5"`
 //!   is a token bucket; `"200_000 tokens/min"` counts what a [`Cost`] or [`Context::cost`] says.
 //! - [`Error`] is the client's, [`Refused`] says which limit of ours was in the way, and [`Invalid`] what is wrong with
@@ -35,7 +37,29 @@
 //! | `n > burst` | [`Reason::CostExceedsQuota`] | at once, and nobody is held up |
 //! | deadline too near | [`Reason::Deadline`] | at once, as there, with the wait and the number ahead; also after a pause or a change of limits |
 //! | `SetLimit` | [`Limiter::set_limits`] | those who wait see it. There what was reserved stays: 2 at 5/s wait for 0.4 s, the rate becomes 10/s at 0.2 s; they go at 0.4 s there, and at 0.3 s here |
+//! | `AllowN(t, n)` | [`Limiter::try_acquire_with`] and [`Context::cost`]`("requests", n)` | the time is tokio's |
+//! | `Reserve`, `ReserveN` | [`Limiter::reserve`] | a place in the line: nothing is spent until its turn comes |
+//! | `r.OK()` | the `Result` of it | says why not |
+//! | `r.Delay()`, `r.DelayFrom` | [`Reservation::delay`] | as things stand; it may change either way, and can be asked again |
+//! | `r.Cancel()` | [`Reservation::cancel`], or drop it | gives everything back, always: those behind move up. There only what no later reservation has built on |
+//! | `Tokens`, `Limit`, `Burst` | [`Limiter::snapshot`] | also who waits, and for what |
+//! | `Sometimes` | | no counterpart |
 //! | `SetBurst` | [`Limiter::set_limits`] | what was spent stays spent, so a larger burst has room at once, and there and back again mints nothing; there a larger burst comes empty |
+//!
+//! # Coming from tower, governor, or a semaphore
+//!
+//! | there | here | what differs |
+//! |---|---|---|
+//! | tower's `RateLimit`, `Buffer` before it | [`Limiter::wait`] | clones share; any window of the period, not the one that the first call opens; a caller that leaves takes its place along |
+//! | tower's `ConcurrencyLimit` | `in_flight`, [`Limiter::acquire`] | the place is held until the permit is dropped, not until the head is there; nothing is taken before it is needed |
+//! | tower's `LoadShed`, `Timeout` | [`Limiter::try_acquire`], [`Context::within`] | refused as soon as it is certain, with the reason |
+//! | governor's `check`, `check_n` | [`Limiter::try_acquire`] | never overtakes who waits |
+//! | governor's `until_ready`, `until_n_ready` | [`Limiter::wait`] | in order: there waiters wake when they could go and race |
+//! | governor's keyed limiters, `retain_recent` | [`Limiter::key`] | forgotten by themselves, never more than so many |
+//! | governor's `Quota` | [`Quota::bucket`], or `From` | a bare `"50/s"` is a window; the bucket is said |
+//! | tokio's `Semaphore`, `acquire`, `acquire_many` | [`Limits::in_flight`], [`Limiter::acquire`] | one place each; several only as a quota |
+//! | `Semaphore::close` | [`Limiter::close`], [`Limiter::drain`] | the second lets those who wait go first |
+//! | `Semaphore::add_permits`, `forget_permits` | [`Limiter::set_limits`] | nobody is cut off; those who wait see it |
 //!
 //! # Features
 //!

@@ -127,8 +127,27 @@ impl Limiter {
     ///
     /// [`Reason::WouldWait`](crate::Reason::WouldWait), with the limit that is in the way and the wait that it would take.
     pub fn try_acquire(&self) -> Result<Permit, Refused> {
-        let (gates, cost) = (std::slice::from_ref(&self.gate), Cost::new());
-        match self.shared.with(|core, now| core.ask(&Wish::new(gates, &cost), now))? {
+        let cost = Cost::new();
+        self.ask_at_once(&Wish::new(std::slice::from_ref(&self.gate), &cost))
+    }
+
+    /// As [`try_acquire`](Self::try_acquire), with the cost, the priority and the flow of a context. Its deadline does not
+    /// matter.
+    ///
+    /// # Errors
+    ///
+    /// As there; and [`Reason::CostExceedsQuota`](crate::Reason::CostExceedsQuota).
+    pub fn try_acquire_with(&self, context: &Context) -> Result<Permit, Refused> {
+        self.ask_at_once(&Wish {
+            class: context.urgency(),
+            flow: context.flow_name().cloned(),
+            cancelled: context.is_cancelled(),
+            ..Wish::new(std::slice::from_ref(&self.gate), context.costs())
+        })
+    }
+
+    fn ask_at_once(&self, wish: &Wish<'_>) -> Result<Permit, Refused> {
+        match self.shared.with(|core, now| core.ask(wish, now))? {
             Asked::Granted(grant) => Ok(Permit::new(Arc::clone(&self.shared), Some(grant), Duration::ZERO)),
             Asked::Waiting(_) => Err(Refused::new(Reason::WouldWait, "")),
         }

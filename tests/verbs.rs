@@ -249,3 +249,14 @@ async fn what_is_given_back_is_there_for_the_next_at_once() {
     assert_eq!(start.elapsed(), ms(10));
     drop(kept);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_try_can_cost_more_and_takes_all_or_nothing() {
+    let limiter = Limiter::new("1 per 100ms burst 5, 10 tokens/s").unwrap();
+    let context = |requests, tokens| Context::new().cost("requests", requests).cost("tokens", tokens);
+    drop(limiter.try_acquire_with(&context(3, 8)).unwrap());
+    let refused = limiter.try_acquire_with(&context(1, 3)).unwrap_err();
+    assert_eq!((refused.reason, refused.quota.unwrap().to_string()), (Reason::WouldWait, "10 tokens/s".to_owned()));
+    drop(limiter.try_acquire_with(&context(2, 2)).unwrap());
+    assert_eq!(limiter.try_acquire_with(&context(6, 0)).unwrap_err().reason, Reason::CostExceedsQuota);
+}

@@ -312,20 +312,27 @@ impl Script {
     /// Other numbers for the same quotas: of a bucket the burst, of a window (that is not paced) how many it lets go.
     fn retune(&mut self, now: u64) {
         let gate = self.random.usize(..self.gates.len());
-        let (written, mut numbers) = (&mut self.gates[gate], Vec::new());
-        for (old, paced) in written.quotas.iter_mut().zip(&written.paced) {
+        let (written, mut new, mut numbers) = (&mut self.gates[gate], Vec::new(), Vec::new());
+        for (old, paced) in written.quotas.iter().zip(&written.paced) {
             let mut number = self.random.u64(1..12);
             let period = u64::try_from(old.period().as_millis()).unwrap();
-            *old = if old.burst().is_some() {
+            new.push(if old.burst().is_some() {
                 format!("1 {} per {period}ms burst {number}", old.unit()).parse().unwrap()
             } else {
                 if *paced || !period.is_multiple_of(number) {
                     number = old.count();
                 }
                 old.with_count(number)
-            };
+            });
             numbers.push(signed(number));
         }
+        // One that becomes what another was would take over from that one.
+        let is_another =
+            |(nth, new): (usize, &quota::Quota)| written.quotas.iter().position(|old| old == new) != Some(nth);
+        if new.iter().enumerate().any(|(nth, new)| written.quotas.contains(new) && is_another((nth, new))) {
+            return;
+        }
+        written.quotas = new;
         let slots = self.model.gates[gate].slots.map(|_| self.random.usize(1..5));
         self.core.set_limits(gate, written.limits(slots), at(now));
         self.model.retune(gate, slots, &numbers);
