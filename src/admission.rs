@@ -10,11 +10,8 @@
 //! no faster: *hold at the slower gate, take the next unit at the faster*. No instant is stored for a hold, so nothing
 //! has to be reckoned anew when a gate pauses, a slot hangs or limits change; what changes at a gate is looked at there.
 
-use std::time::Duration;
-
-use crate::cost::{Cost, Costs, Unit};
+use crate::cost::{Costs, Unit};
 use crate::limits::Limits;
-use crate::priority::Priority;
 use crate::refused::{Reason, Refused};
 use crate::time::Time;
 use crate::wait::Wait;
@@ -25,6 +22,7 @@ mod lease;
 mod meter;
 mod slots;
 mod pause;
+mod block;
 mod gate;
 mod gates;
 mod effect;
@@ -34,108 +32,35 @@ mod timers;
 mod queue;
 mod ranked;
 mod lanes;
+mod turns;
 mod snapshot;
 mod state;
 mod decision;
 mod work;
 mod view;
+mod wish;
 
-use decision::Need;
 pub(crate) use effect::{Effect, Event};
 pub(crate) use gate::Use;
+pub(crate) use gates::GateName;
 use gates::Gates;
-pub(crate) use gates::{GateName, Overflow, Rule};
+#[cfg_attr(not(test), expect(unused_imports, reason = "for clients with limits of several kinds"))]
+pub(crate) use gates::{Overflow, Rule};
 pub(crate) use grant::Grant;
 use lanes::{Course, Lanes};
 pub(crate) use order::Arrival;
-use order::{FlowName, Order};
+use order::Order;
 pub(crate) use queue::AskId;
 use queue::{Ask, Waiting};
 pub use snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
 use state::{Door, State, Sweep};
-
-/// So many gates at most, unless set.
-const MOST_KEYS: usize = 100_000;
-
-/// So many wait at most, unless set.
-const MOST_WAITING: usize = 10_000;
-
-/// What an admission core is made with.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) rules: Vec<Rule>,
-    /// So long a wait is worth one class.
-    pub(crate) age: Duration,
-    /// What the turns of flows are counted in.
-    pub(crate) fair_by: Unit,
-    /// So many gates at most. One more goes in the place of one that is at rest, or as `overflow` says.
-    pub(crate) most_keys: usize,
-    pub(crate) overflow: Overflow,
-    /// So many wait at most, in all.
-    pub(crate) most_waiting: usize,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        let (age, fair_by) = (Duration::from_secs(30), Unit::REQUESTS);
-        Self {
-            rules: Vec::new(),
-            age,
-            fair_by,
-            most_keys: MOST_KEYS,
-            overflow: Overflow::Refuse,
-            most_waiting: MOST_WAITING,
-        }
-    }
-}
-
-impl From<Limits> for Settings {
-    fn from(limits: Limits) -> Self {
-        Self { rules: vec![Rule { limits, shared: false }], ..Self::default() }
-    }
-}
+pub(crate) use wish::{Asked, Settings, Wish};
 
 /// The admission of all gates that belong together.
 #[derive(Debug)]
 pub(crate) struct Admission {
     state: State,
     most_waiting: usize,
-}
-
-/// A request's wish to pass its gates.
-#[derive(Clone, Debug)]
-pub(crate) struct Wish<'a> {
-    /// Up to eight, and each counts once.
-    pub(crate) gates: &'a [GateName],
-    pub(crate) cost: &'a Cost,
-    pub(crate) usage: Use,
-    pub(crate) class: Priority,
-    pub(crate) flow: FlowName,
-    /// The place in the order, if it has stood here before.
-    pub(crate) arrival: Option<Arrival>,
-    /// Until when it would wait; not at all if `None`.
-    pub(crate) deadline: Option<Time>,
-    /// It is not wanted any more.
-    pub(crate) cancelled: bool,
-}
-
-impl<'a> Wish<'a> {
-    /// A try, with a permit.
-    pub(crate) fn new(gates: &'a [GateName], cost: &'a Cost) -> Self {
-        let (usage, class) = (Use::Permit, Priority::Normal);
-        Self { gates, cost, usage, class, flow: None, arrival: None, deadline: None, cancelled: false }
-    }
-
-    fn need<'n>(&'n self, course: &'n Course) -> Need<'n> {
-        Need { course, class: self.class, cost: self.cost, usage: self.usage }
-    }
-}
-
-#[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
-pub(crate) enum Asked {
-    Granted(Grant),
-    Waiting(AskId),
 }
 
 impl Admission {

@@ -1,6 +1,7 @@
 //! May somebody go, and where does it stand if not.
 
-use super::gate::{Block, Cause, Use};
+use super::block::{Block, Cause};
+use super::gate::Use;
 use super::gates::GateId;
 use super::grant::Grant;
 use super::lanes::{Course, bit};

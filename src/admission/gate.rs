@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::block::{Block, Cause, Rarity};
 use super::lease::Lease;
 use super::meter::{Meter, Receipt};
 use super::pause::{Pass, Pause};
-use super::slots::{Slots, overdue_nanos};
+use super::slots::Slots;
 use crate::cost::{Cost, Costs, Unit};
 use crate::limits::Limits;
 use crate::priority::Priority;
@@ -51,70 +52,6 @@ pub(super) struct Taken {
 pub(crate) enum Use {
     Permit,
     Unseen,
-}
-
-/// What stands in the way, and until when at the earliest if that is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Block {
-    pub(super) cause: Cause,
-    pub(super) until: Option<Time>,
-    /// Whether what is here then depends on somebody else: an answer, a probe, a slot.
-    open: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// Somebody senior stands here, or holds what is here.
-    Senior,
-    Pause,
-    Slots,
-    /// By its place among the gate's.
-    Quota(usize),
-}
-
-/// How rare what a request needs is at a gate.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rarity {
-    /// In nanoseconds.
-    pub(super) interval: u64,
-    pub(super) ready_at: Time,
-    /// When that is different, if nothing happens.
-    pub(super) changes_at: Option<Time>,
-}
-
-impl Rarity {
-    fn is_silent_since(&mut self, since: Time, interval: u64, now: Time) {
-        let overdue = overdue_nanos(interval, since, now);
-        self.interval = self.interval.max(overdue);
-        let later = since.plus(overdue.saturating_mul(2));
-        self.changes_at = self.changes_at.into_iter().chain([later]).min();
-    }
-}
-
-impl Block {
-    /// Something that nobody knows the end of.
-    pub(super) fn open(cause: Cause) -> Self {
-        Self { cause, until: None, open: true }
-    }
-
-    /// Somebody senior, whatever blocks both.
-    pub(super) fn senior(until: Option<Time>) -> Self {
-        Self { cause: Cause::Senior, until, open: false }
-    }
-
-    fn known(cause: Cause, until: Time, open: bool) -> Self {
-        Self { cause, until: Some(until), open }
-    }
-
-    /// By this one stands where one is blocked: what has no known end before what has, then the latest, and whoever only
-    /// waits for somebody else's turn last.
-    pub(super) fn weight(&self) -> (u8, Option<Time>) {
-        match self.cause {
-            _ if self.open => (2, None),
-            Cause::Senior => (0, None),
-            _ => (1, self.until),
-        }
-    }
 }
 
 impl Gate {

@@ -12,10 +12,14 @@ mod sims;
 mod vectors;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::wish::MOST_KEYS;
 use super::work::MOST_STEPS;
 use super::*;
+use crate::cost::Cost;
 use crate::key::Key;
+use crate::priority::Priority;
 use crate::quota::Quota;
 
 const FOREVER: u64 = 1_000_000_000;

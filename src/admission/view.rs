@@ -1,7 +1,7 @@
 //! How it stands, for people; and whether it stands as it must, for debug builds.
 
+use super::block::{Block, Cause};
 use super::decision::Need;
-use super::gate::{Block, Cause};
 use super::gates::GateId;
 use super::order::{LaneId, Rank};
 use super::queue::{AskId, Queue};

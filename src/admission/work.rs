@@ -1,7 +1,7 @@
 //! What one call does: whatever is due, the most senior first, and no more than so much.
 
+use super::block::Block;
 use super::decision::Need;
-use super::gate::Block;
 use super::gates::GateId;
 use super::lanes::Lane;
 use super::order::LaneId;
