@@ -52,7 +52,7 @@ struct Run {
 fn core() -> Admission {
     let rule = |limits: &str| Rule { limits: limits.parse::<Limits>().unwrap(), shared: false };
     let rules = vec![rule("100000/s burst 1"), rule("100000/s burst 10")];
-    Admission::new(Settings { rules, most_keys: 2_000_000, ..Settings::default() })
+    Admission::new(Settings { rules, most_keys: 2_000_000, most_waiting: 2_000_000, ..Settings::default() })
 }
 
 fn courses(crowd: Crowd, count: usize) -> Vec<Vec<GateName>> {

@@ -136,6 +136,7 @@ fn what_is_settled_beyond_the_loan_is_paid_by_the_next_and_what_comes_back_is_sp
     lent.now = 1_000;
     lent.lend(of, 5, 2_000);
     assert_eq!(lent.granted(), [id]);
+    assert_eq!(lent.core.snapshot(at(1_000)).gates[0].quotas[0].left, 0, "the rest is paid");
 }
 
 #[test]

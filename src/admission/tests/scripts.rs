@@ -5,7 +5,7 @@
 //! back, oversleeps, or comes exactly when the core wants it. After every event the invariants of the core are asserted,
 //! and before every instant that the core names a poll of the model finds nothing.
 //!
-//! These mutants of the core were made by hand (52 of them), and each is killed here or by a neighbour:
+//! These mutants of the core were made by hand, and each is killed here or by a neighbour:
 //!
 //! - *bucket*: a look takes; a give-back is plain; what was charged before a drain comes back; a drain leaves none; a
 //!   retune forgets what was spent; the time of the last charge is not kept; what leaves late keeps its charge; what
@@ -16,17 +16,33 @@
 //!   estimate counts debt as an allowance; the unanswered are assumed answered late; a settlement does not count for
 //!   the steady rate.
 //! - *meter*: windows count from the due instant; buckets are charged at the real instant; a pace holds up what is
-//!   larger than it; what waits is not part of an estimate; a pace pays for the one before it.
-//! - *gate*: whoever leaves stays in the queued cost; a give-back keeps the slot; a pause does not drain; a quota in
-//!   the place of another begins full; quotas take over by their place alone; a new quota is full after a pause;
-//!   leftovers count for newcomers.
+//!   larger than it; what waits is not part of an estimate; a pace pays for the one before it; a reserve is not kept.
+//! - *slots*: two take one; none is reserved; one that hangs is as usual; what is usual never moves.
+//! - *gate*: a give-back keeps the slot; a pause does not drain; a quota in the place of another begins full; quotas take
+//!   over by their place alone; a new quota is full after a pause; the end of a pause is taken to be known; a shut gate is
+//!   held for; silence is no rarity, or is not timed; a late slot or a reopening is not looked at; a refusal by another
+//!   gate leaves the probe.
 //! - *pause*: the shorter of two holds; each refusal of one burst is an event; a probe that is dropped holds the gate;
 //!   there is no probe; a stated wait is probed without end; grants are not recalled; a probe that is not heard shuts
 //!   the gate for ever.
+//! - *order*: nobody ages; promotions are not timed; an aged one has no tag, or moves with the clock; the served stay
+//!   aged; everybody ages while served; the clock stands still; a flow falls behind without end; a give-back keeps the
+//!   turn; a flow takes up nowhere; a lone flow moves; a class begins anew at nothing.
+//! - *turns*: a moved turn is looked at nowhere; company is not noted, or only the newcomer is; a hold is not noted; who was
+//!   alone stays out of order; what is restored is not sorted.
+//! - *queue*: a deadline behind another is forgotten; who leaves stays in the chain; the chain takes any deadline.
+//! - *lanes*: a gate that changes marks nobody; first marked, first served; an older head sorts nothing; a lane leaves its
+//!   timer; holds are dropped, or taken at all gates, or long before; ties do not hold; a hold binds who is more senior, or
+//!   whatever is there; who stands senior is overtaken; a moved head leaves its holds; who is not first any more holds on; a
+//!   hold that comes is not timed; the earliest gate is stood at; all go as the most urgent.
+//! - *lease*: a loan pays no debt; the store is asked twice; a denial is not believed; unspent
+//!   units are kept; a loan goes to whoever has its number.
 //! - *core*: no credit for a late wake; a late wake is credited without end; a newcomer overtakes; a head that leaves
-//!   at its deadline wakes nobody; those who left before are granted; a retry loses its place; a clock that goes back
-//!   is believed; leaving does not wake the next; whoever cannot wait for a pause is not told; a retune tells nobody
-//!   that it can never go; a gate in use is dropped; a paused gate is dropped; a release wakes nobody.
+//!   at its deadline wakes nobody; who leaves at an instant is not granted at it; nobody leaves at an instant; those who
+//!   left before are granted; a retry loses its place; a clock that goes back is believed; leaving does not wake the
+//!   next; whoever cannot wait for a pause is not told, or only by the first of its gates; a retune looks at nobody; a due
+//!   lane goes up no class; a gate in use is dropped; a paused gate is dropped; gates are dropped while others are made; a
+//!   release wakes nobody; a split gate is fresh; a full queue lets in; a closed door is open.
 
 use std::thread;
 
