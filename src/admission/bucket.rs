@@ -191,6 +191,13 @@ impl Bucket {
         self.set_full_at(full_at);
     }
 
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn assert_sound(&self, now: Time) {
+        assert!(self.left < self.scale.grain.max(1), "less than a grain is left over");
+        assert!(self.full_at() <= END_OF_TIME, "a debt that fits");
+        assert!(self.level(now) <= self.capacity().saturating_add(self.left), "no fuller than full");
+    }
+
     fn to_buy(&self, cost: u64) -> u64 {
         cost.saturating_sub(self.left).div_ceil(self.scale.grain)
     }

@@ -348,6 +348,12 @@ impl Gate {
         })
     }
 
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn assert_sound(&self, lanes: usize, now: Time) {
+        assert!(self.passing >= lanes + self.slots.used(), "who passes is known");
+        self.meters.iter().for_each(|meter| meter.assert_sound(now));
+    }
+
     // --- to be seen
 
     /// Each quota, and how many could go now.

@@ -134,6 +134,16 @@ impl Meter {
         }
     }
 
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn assert_sound(&self, now: Time) {
+        match &self.counter {
+            Counter::Window(window) => window.assert_sound(),
+            Counter::Bucket(bucket) => bucket.assert_sound(now),
+            Counter::Lease(_) => {}
+        }
+        self.pace.iter().for_each(|pace| pace.assert_sound(now));
+    }
+
     /// Nothing of it is used.
     pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
         let counter = match &mut self.counter {

@@ -104,10 +104,13 @@ impl State {
         let leftovers = self.has_leftovers();
         let waiting = self.lanes.asks.iter().filter(|(_, ask)| !ask.is_decided()).count();
         assert_eq!(self.waiting, waiting, "how many wait is known");
+        assert!(self.due <= self.now, "what is judged is not in the future");
         self.lanes.assert_sound(&self.timers, self.due);
         let ids: Vec<_> = self.gates.ids().collect();
         for gate in ids {
             let timer = self.lanes.line(gate).and_then(|line| line.timer);
+            let lanes = self.lanes.line(gate).map_or(0, |line| line.lanes.len());
+            self.gates[gate].assert_sound(lanes, self.due);
             assert!(self.timers.has(Owner::Gate(gate), timer), "a gate has the timer that it keeps");
             let Some((rank, lane)) = self.lanes.first(gate, self.due) else { continue };
             let Some((_, head)) = self.lanes.lane(lane).queue.head(&self.lanes.asks) else { continue };

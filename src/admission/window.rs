@@ -101,6 +101,13 @@ impl Window {
         self.moved
     }
 
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn assert_sound(&self) {
+        let anchored = self.anchors.values().fold(0_u64, |sum, units| sum.saturating_add(*units));
+        assert!(anchored <= self.used, "what is anchored is used");
+        assert!(self.anchors.values().all(|units| *units > 0), "no anchor without a unit");
+    }
+
     pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
         self.forget(now);
         self.used == 0 && self.drained.is_none()
