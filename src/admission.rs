@@ -98,7 +98,7 @@ impl Admission {
         let arrival = wish.arrival.unwrap_or_else(|| self.state.lanes.order.arrive(self.state.now));
         let need = wish.need(&course);
         if let Some((reason, gate, block)) = self.state.impossible(need) {
-            return Err(self.state.gates[gate].refusal(self.state.gates.key(gate), reason, block, self.state.now));
+            return Err(self.state.refusal(reason, gate, block));
         }
         if wish.cancelled {
             return Err(Refused::new(Reason::Cancelled, ""));
@@ -158,8 +158,7 @@ impl Admission {
             Some(deadline) if deadline <= self.state.now || estimate.until > Some(deadline) => Reason::Deadline,
             Some(_) => return Ok(()),
         };
-        let refusal = self.state.gates[gate].refusal(self.state.gates.key(gate), reason, estimate, self.state.now);
-        Err(Refused { ahead, ..refusal })
+        Err(Refused { ahead, ..self.state.refusal(reason, gate, estimate) })
     }
 
     fn stand(&mut self, course: &Course, wish: &Wish<'_>, arrival: Arrival, place: usize) -> AskId {
@@ -172,9 +171,10 @@ impl Admission {
         let waiting = Waiting::new(lane, arrival, deadline, wish.usage, wish.cost.clone());
         let (id, is_head) = self.state.lanes.enter(waiting, self.state.due);
         self.state.waiting += 1;
-        self.state.time_lane(lane);
         if is_head {
             self.state.lane_changed(lane);
+        } else {
+            self.state.time_lane(lane);
         }
         id
     }
@@ -341,8 +341,8 @@ impl Admission {
         self.state.estimate_of(id)
     }
 
-    /// What somebody waits for, and how many are ahead in its lane.
-    pub(crate) fn why(&mut self, id: AskId, now: Time) -> Option<LaneSnapshot> {
+    /// What the lane of somebody waits for, and how many are ahead there.
+    pub(crate) fn why(&mut self, id: AskId, now: Time) -> Option<(LaneSnapshot, usize)> {
         self.advance(now);
         self.state.why_it_waits(id)
     }

@@ -165,9 +165,8 @@ impl Place {
 
     fn waits(&self) -> Option<Waits> {
         let (id, began) = (self.ask?, self.began?);
-        let lane = self.shared.with(|core, now| core.why(id, now))?;
-        let (keys, why, ahead) = (lane.keys, lane.why, lane.waiting);
-        Some(Waits { keys, why, ahead, waited: began.elapsed(), at_least: self.delay() })
+        let (lane, ahead) = self.shared.with(|core, now| core.why(id, now))?;
+        Some(Waits { keys: lane.keys, why: lane.why, ahead, waited: began.elapsed(), at_least: self.delay() })
     }
 }
 

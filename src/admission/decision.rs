@@ -9,7 +9,7 @@ use super::order::{Arrival, FlowName, LaneId, Rank};
 use super::state::State;
 use crate::cost::{Cost, Costs};
 use crate::priority::Priority;
-use crate::refused::Reason;
+use crate::refused::{Reason, Refused};
 use crate::time::Time;
 
 /// What somebody needs to go.
@@ -39,6 +39,11 @@ impl State {
             }
             gate.never_lets(need.cost, need.class).map(|block| (Reason::CostExceedsQuota, *id, block))
         })
+    }
+
+    /// The refusal of somebody whom a gate keeps from going.
+    pub(super) fn refusal(&self, reason: Reason, gate: GateId, block: Block) -> Refused {
+        self.gates[gate].refusal(self.gates.key(gate), reason, block, self.now)
     }
 
     /// When somebody can go at the earliest, with what is queued ahead of it in its own lane, and which gate decides that.

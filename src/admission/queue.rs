@@ -199,7 +199,7 @@ impl Queue {
     }
 
     fn remove_deadline(&mut self, asks: &mut Asks, own: u32) {
-        let Some(Waiting { deadline, sooner, later, is_chained, .. }) = waiting(asks, own).cloned() else { return };
+        let Some(&Waiting { deadline, sooner, later, is_chained, .. }) = waiting(asks, own) else { return };
         if !is_chained {
             self.deadlines.remove(&(deadline, own));
             return;

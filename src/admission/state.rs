@@ -198,8 +198,9 @@ impl State {
 
     /// Somebody has left a lane: it goes on, or is given up.
     pub(super) fn exited(&mut self, lane: LaneId, course: &Course) {
+        // Its instant may be earlier now than it need be, and never too late.
         if self.lanes.lane(lane).queue.len() > 0 {
-            return self.time_lane(lane);
+            return;
         }
         self.lanes.close(lane, &mut self.timers);
         for gate in course {

@@ -58,12 +58,12 @@ impl State {
         }
     }
 
-    /// What somebody waits for: what the head of its lane does.
-    pub(super) fn why_it_waits(&mut self, id: AskId) -> Option<LaneSnapshot> {
+    /// What the lane of somebody waits for, and how many are ahead there.
+    pub(super) fn why_it_waits(&mut self, id: AskId) -> Option<(LaneSnapshot, usize)> {
         let lane = self.lanes.asks.get(id)?.waiting()?.lane();
         let (gate, rank) = (self.lanes.lane(lane).stands_at(), self.lanes.rank(lane, self.due));
-        let waiting = Queue::ahead_of(&self.lanes.asks, id);
-        Some(LaneSnapshot { waiting, ..self.lane_snapshot(gate, rank, lane) })
+        let ahead = Queue::ahead_of(&self.lanes.asks, id);
+        Some((self.lane_snapshot(gate, rank, lane), ahead))
     }
 
     /// When it can go at the earliest, with what is queued ahead of it in its lane: reckoned from the front.

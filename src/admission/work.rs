@@ -4,7 +4,7 @@ use super::block::Block;
 use super::decision::Need;
 use super::gates::GateId;
 use super::lanes::Lane;
-use super::order::LaneId;
+use super::order::{LaneId, Rank};
 use super::queue::{AskId, Queue, Waiting};
 use super::state::{Door, State, Sweep};
 use super::timers::Owner;
@@ -124,7 +124,7 @@ impl State {
         }
         let rank = self.lanes.rank(lane, self.due);
         if let Some(block) = self.blocked_at(gate, &cost, rank) {
-            return self.stay(gate, lane, &cost, block);
+            return self.stay(gate, lane, &cost, rank, block);
         }
         match self.look(&course, &cost, rank, Some(gate)) {
             None => self.grant_waiting(id),
@@ -138,11 +138,10 @@ impl State {
     }
 
     /// The first in a line stays there: until when, and what it holds meanwhile.
-    fn stay(&mut self, gate: GateId, lane: LaneId, cost: &Cost, block: Block) {
+    fn stay(&mut self, gate: GateId, lane: LaneId, cost: &Cost, rank: Rank, block: Block) {
         let mut changes = None;
         if self.lanes.lane(lane).course.len() > 1 {
-            let class = self.lanes.rank(lane, self.due).priority();
-            let (held, changes_at) = self.holds_from(lane, gate, cost, class);
+            let (held, changes_at) = self.holds_from(lane, gate, cost, rank.priority());
             self.hold(lane, held);
             changes = changes_at;
         }
@@ -179,7 +178,7 @@ impl State {
             (Reason::Deadline, gate, estimate)
         });
         let reason = if self.door == Door::Closed { Reason::Closed } else { reason };
-        let refusal = self.gates[gate].refusal(self.gates.key(gate), reason, block, self.now);
+        let refusal = self.refusal(reason, gate, block);
         let Some((lane, course)) = self.exit(id) else { return };
         self.decide(id, Err(Refused { ahead, ..refusal }));
         self.exited(lane, &course);
