@@ -10,6 +10,8 @@
 //! no faster: *hold at the slower gate, take the next unit at the faster*. No instant is stored for a hold, so nothing
 //! has to be reckoned anew when a gate pauses, a slot hangs or limits change; what changes at a gate is looked at there.
 
+use smallvec::smallvec;
+
 use crate::cost::{Costs, Unit};
 use crate::limits::Limits;
 use crate::refused::{Reason, Refused};
@@ -90,6 +92,9 @@ impl Admission {
     /// certainly cannot be met; else made to wait.
     pub(crate) fn ask(&mut self, wish: &Wish<'_>, now: Time) -> Result<Asked, Refused> {
         self.state.advance(now);
+        if let Some(grant) = self.pass_alone(wish) {
+            return Ok(Asked::Granted(grant));
+        }
         let lets_in = if wish.arrival.is_some() { Door::Draining } else { Door::Open };
         if self.state.door > lets_in {
             return Err(Refused::new(Reason::Closed, ""));
@@ -117,6 +122,21 @@ impl Admission {
         let id = self.stand(&course, wish, arrival, stand.place);
         self.state.work();
         Ok(Asked::Waiting(id))
+    }
+
+    /// Where nobody waits, only the gate itself can be in the way. What is found here is what all the rest would find.
+    fn pass_alone(&mut self, wish: &Wish<'_>) -> Option<Grant> {
+        let [name] = wish.gates else { return None };
+        if !self.state.is_calm() || wish.cancelled || wish.usage == Use::Unseen {
+            return None;
+        }
+        let gate = self.state.gates.find_current(name)?;
+        if !self.state.gates[gate].lets(wish.cost, wish.class, self.state.due) {
+            return None;
+        }
+        let arrival = wish.arrival.unwrap_or_else(|| self.state.lanes.order.arrive(self.state.now));
+        let course = smallvec![gate];
+        Some(self.state.grant(wish.need(&course), wish.flow.clone(), arrival))
     }
 
     /// The gates of a wish, made on first use.
@@ -181,6 +201,11 @@ impl Admission {
 
     // --- the life of an ask and of a grant
 
+    /// Whether there may be somebody to be told.
+    pub(crate) fn has_decided(&self) -> bool {
+        !self.state.decided.is_empty()
+    }
+
     /// One of those who were decided on while they waited, to be told.
     pub(crate) fn pop_decided(&mut self) -> Option<AskId> {
         // Who has collected its decision or left since need not be told; its number may be somebody else's by now.
@@ -198,7 +223,7 @@ impl Admission {
             return None;
         }
         match self.state.lanes.asks.remove(id) {
-            Ask::Decided(decision) => Some(*decision),
+            Ask::Decided(decision) => Some(decision.map_err(|refused| *refused)),
             Ask::Waiting(_) => None,
         }
     }
@@ -211,72 +236,85 @@ impl Admission {
         if let Some((lane, course)) = left {
             self.state.exited(lane, &course);
         }
-        if let Ask::Decided(decision) = ask
-            && let Ok(grant) = *decision
-        {
+        if let Ask::Decided(Ok(grant)) = ask {
             self.undo(grant);
         }
         self.state.work();
     }
 
     /// The request leaves now. False if it must not: then the grant is to be given back, and asked for again.
-    pub(crate) fn send(&mut self, grant: &mut Grant, now: Time) -> bool {
+    pub(crate) fn send(&mut self, grant: &Grant, now: Time) -> bool {
         self.state.advance(now);
         let mut sent = true;
-        for (gate, taken) in &mut grant.taken {
-            sent &= self.state.gates[*gate].send(taken, self.state.now);
-            self.state.changed(*gate);
-        }
+        self.state.at_each_gate(grant, |_, gate, taken, now| {
+            let (held, anew) = gate.send(taken, now);
+            sent &= held;
+            !held || anew || gate.heeds_ends()
+        });
         self.state.work();
         sent
     }
 
     /// The server took the request.
-    pub(crate) fn answered(&mut self, grant: &mut Grant, now: Time) {
+    pub(crate) fn answered(&mut self, grant: &Grant, now: Time) {
         self.state.advance(now);
-        for (gate, taken) in &mut grant.taken {
-            self.state.gates[*gate].answered(taken, self.state.now);
-            self.state.changed(*gate);
-        }
+        self.state.at_each_gate(grant, |_, gate, taken, now| {
+            let heeds = gate.heeds_ends();
+            gate.answered(taken, now);
+            heeds
+        });
         self.state.work();
     }
 
     /// The server refused the request because of traffic at one of its gates, by its place among them: nobody passes that
     /// one for a while.
-    pub(crate) fn refused(&mut self, grant: &mut Grant, place: usize, wait: Wait, now: Time) {
+    pub(crate) fn refused(&mut self, grant: &Grant, place: usize, wait: Wait, now: Time) {
         self.state.advance(now);
-        for (nth, (gate, taken)) in grant.taken.iter_mut().enumerate() {
+        self.state.at_each_gate(grant, |nth, gate, taken, now| {
             if nth == place {
-                self.state.gates[*gate].refused(taken, wait, self.state.now);
-                self.state.sweep_lanes(*gate);
+                gate.refused(taken, wait, now);
             } else {
-                self.state.gates[*gate].refused_elsewhere(taken, self.state.now);
+                gate.refused_elsewhere(taken, now);
             }
-            self.state.changed(*gate);
+            true
+        });
+        if place < self.state.grants.gates(grant) {
+            let (gate, _) = self.state.grants.at(grant, place);
+            self.state.sweep_lanes(gate);
         }
         self.state.work();
     }
 
     /// The request took `actual` of a unit, and not what it was taken to cost.
-    pub(crate) fn settle(&mut self, grant: &mut Grant, unit: &Unit, actual: u64, now: Time) {
+    pub(crate) fn settle(&mut self, grant: &Grant, unit: &Unit, actual: u64, now: Time) {
         self.state.advance(now);
-        for (gate, taken) in &mut grant.taken {
-            self.state.gates[*gate].settle(taken, unit, actual, self.state.now);
-            self.state.changed(*gate);
-        }
+        self.state.at_each_gate(grant, |_, gate, taken, now| {
+            gate.settle(taken, unit, actual, now);
+            true
+        });
         self.state.work();
+    }
+
+    /// Whether it matters to anybody when a grant ends.
+    pub(crate) fn heeds_end(&self, grant: &Grant) -> bool {
+        self.state.grants.gates_of(grant).any(|gate| self.state.gates[gate].heeds_ends())
     }
 
     /// The request has ended: its slot is free, its units stay spent. What was never answered counts from now.
     pub(crate) fn release(&mut self, grant: Grant, now: Time) {
         self.state.advance(now);
-        self.state.out -= usize::from(grant.usage == Use::Permit);
-        for (gate, taken) in grant.taken {
-            if self.state.gates[gate].release(taken, self.state.now) {
+        self.state.out -= usize::from(self.state.grants.usage(&grant) == Use::Permit);
+        for place in 0..self.state.grants.gates(&grant) {
+            let (gate, mut taken) = self.state.grants.at(&grant, place);
+            let heeds = self.state.gates[gate].heeds_ends();
+            if self.state.gates[gate].release(&mut taken, self.state.now) {
                 self.state.sweep_lanes(gate);
             }
-            self.state.changed(gate);
+            if heeds {
+                self.state.changed(gate);
+            }
         }
+        self.state.grants.end(grant);
         self.state.work();
     }
 
@@ -288,12 +326,14 @@ impl Admission {
     }
 
     fn undo(&mut self, grant: Grant) {
-        self.state.turn_returned(&grant.turn);
-        self.state.out -= usize::from(grant.usage == Use::Permit);
-        for (gate, taken) in grant.taken {
-            self.state.gates[gate].give_back(taken, self.state.now);
-            self.state.changed(gate);
-        }
+        let turn = self.state.grants.turn(&grant);
+        self.state.turn_returned(&turn);
+        self.state.out -= usize::from(self.state.grants.usage(&grant) == Use::Permit);
+        self.state.at_each_gate(&grant, |_, gate, taken, now| {
+            gate.give_back(taken, now);
+            true
+        });
+        self.state.grants.end(grant);
     }
 
     // --- what comes from outside

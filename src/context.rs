@@ -35,11 +35,19 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     deadline: Option<Instant>,
+    /// Nothing, if all of it is as usual.
+    details: Option<Arc<Details>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Details {
     cost: Cost,
     priority: Priority,
     flow: Option<Arc<str>>,
     cancellation: Option<CancellationToken>,
 }
+
+static USUAL_COST: Cost = Cost::new();
 
 impl Context {
     /// No deadline of one's own: as long as everybody may wait, five minutes from the asking.
@@ -67,49 +75,50 @@ impl Context {
 
     /// And what it takes, beside one request: so much of a unit that quotas count.
     #[must_use]
-    pub fn cost(mut self, unit: impl Into<Unit>, amount: u64) -> Self {
-        self.cost = self.cost.and(unit, amount);
-        self
+    pub fn cost(self, unit: impl Into<Unit>, amount: u64) -> Self {
+        self.detail(|details| details.cost = details.cost.clone().and(unit, amount))
     }
 
     /// How urgent it is. [`Priority::Normal`] unless said.
     #[must_use]
-    pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
-        self
+    pub fn priority(self, priority: Priority) -> Self {
+        self.detail(|details| details.priority = priority)
     }
 
     /// For whom it is, a tenant or a job: those of the same priority take turns, whoever sends more. All who name nobody
     /// are one.
     #[doc(alias = "tenant")]
     #[must_use]
-    pub fn flow(mut self, name: impl Into<Arc<str>>) -> Self {
-        self.flow = Some(name.into());
-        self
+    pub fn flow(self, name: impl Into<Arc<str>>) -> Self {
+        self.detail(|details| details.flow = Some(name.into()))
     }
 
     /// Whoever waits stops waiting when this token is cancelled, as if its future had been dropped, and is refused with
     /// [`Reason::Cancelled`](crate::Reason::Cancelled). If it is already, nothing is taken.
     #[must_use]
-    pub fn cancel_on(mut self, token: &CancellationToken) -> Self {
-        self.cancellation = Some(token.clone());
+    pub fn cancel_on(self, token: &CancellationToken) -> Self {
+        self.detail(|details| details.cancellation = Some(token.clone()))
+    }
+
+    fn detail(mut self, set: impl FnOnce(&mut Details)) -> Self {
+        set(Arc::make_mut(self.details.get_or_insert_default()));
         self
     }
 
     pub(crate) fn cancellation(&self) -> Option<&CancellationToken> {
-        self.cancellation.as_ref()
+        self.details.as_ref()?.cancellation.as_ref()
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancellation.as_ref().is_some_and(CancellationToken::is_cancelled)
+        self.cancellation().is_some_and(CancellationToken::is_cancelled)
     }
 
     pub(crate) fn urgency(&self) -> Priority {
-        self.priority
+        self.details.as_ref().map_or(Priority::default(), |details| details.priority)
     }
 
     pub(crate) fn flow_name(&self) -> Option<&Arc<str>> {
-        self.flow.as_ref()
+        self.details.as_ref()?.flow.as_ref()
     }
 
     /// The instant after which nothing is waited for.
@@ -119,12 +128,12 @@ impl Context {
     }
 
     pub(crate) fn costs(&self) -> &Cost {
-        &self.cost
+        self.details.as_ref().map_or(&USUAL_COST, |details| &details.cost)
     }
 
     /// The same, with a deadline for whatever waits.
     pub(crate) fn waiting(&self, max_wait: Duration) -> Self {
-        Self { deadline: Some(self.waits_until(max_wait)), ..self.clone() }
+        Self { deadline: Some(self.waits_until(Instant::now(), max_wait)), ..self.clone() }
     }
 
     /// The instant after this delay, or the deadline if that comes first.
@@ -134,8 +143,7 @@ impl Context {
     }
 
     /// Until when to wait, at a deadline or for as long as everybody may.
-    pub(crate) fn waits_until(&self, max_wait: Duration) -> Instant {
-        let now = Instant::now();
-        self.deadline.unwrap_or_else(|| now.checked_add(max_wait).unwrap_or(now + FAR))
+    pub(crate) fn waits_until(&self, from: Instant, max_wait: Duration) -> Instant {
+        self.deadline.unwrap_or_else(|| from.checked_add(max_wait).unwrap_or(from + FAR))
     }
 }

@@ -69,7 +69,7 @@ pub struct Cost {
 impl Cost {
     /// One request.
     #[must_use]
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Self { requests: 1, others: None }
     }
 
@@ -93,7 +93,7 @@ impl Cost {
     /// How much of this unit.
     #[must_use]
     pub fn of(&self, unit: &Unit) -> u64 {
-        if *unit == Unit::REQUESTS {
+        if matches!(unit.0, Name::Requests) {
             return self.requests;
         }
         self.others().iter().find(|(other, _)| other == unit).map_or(0, |(_, amount)| *amount)

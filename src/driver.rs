@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::admission::{Admission, AskId};
+use crate::admission::{Admission, AskId, Grant};
 use crate::time::{Time, nanos};
 
 /// So many are woken for each time that the lock is held.
@@ -89,6 +89,14 @@ impl Shared {
         }
     }
 
+    /// Ends a grant. What time it is is only asked where that matters.
+    pub(crate) fn end(&self, grant: Grant) {
+        let mut state = self.lock();
+        let now = if state.core.heeds_end(&grant) { self.time(Instant::now()) } else { Time::ZERO };
+        state.core.release(grant, now);
+        self.wake_and_go_on(state);
+    }
+
     /// Ends an ask whose owner is gone.
     pub(crate) fn leave(&self, id: AskId) {
         let (mut state, now) = self.enter();
@@ -117,6 +125,9 @@ impl Shared {
     /// Rouses the drivers that would oversleep, and wakes everybody who was decided on, outside the lock. True if
     /// there were any.
     fn wake<'a>(&'a self, mut state: MutexGuard<'a, State>) -> bool {
+        if state.is_quiet() {
+            return false;
+        }
         let mut any = false;
         loop {
             any |= state.rouse_drivers();
@@ -164,6 +175,11 @@ impl Shared {
 }
 
 impl State {
+    /// Nobody is to be woken or roused.
+    fn is_quiet(&self) -> bool {
+        self.drivers.is_empty() && !self.core.has_decided() && !self.core.is_drained()
+    }
+
     /// Keeps the waker, and puts the one that it takes the place of where it was.
     fn keep(&mut self, id: AskId, waker: &mut Option<Waker>) {
         if self.wakers.len() <= id {

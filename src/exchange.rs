@@ -66,8 +66,8 @@ impl Sender {
                     return Err(error);
                 }
             };
-            let waits_until = waiting.waits_until(limiter.max_wait());
-            let budget = waits_until.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            let budget = waiting.waits_until(now, limiter.max_wait()).saturating_duration_since(now);
             match heed(&mut permit, &response, Attempt { left, budget }, replay) {
                 Some(next) => request = next,
                 None => return Ok(body::hold(response, &method, permit)),

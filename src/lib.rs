@@ -103,6 +103,7 @@ mod context;
 // waiting: the async shell round admission
 mod observe;
 mod driver;
+mod entrance;
 mod permit;
 mod place;
 mod reservation;

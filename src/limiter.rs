@@ -10,12 +10,13 @@ use crate::admission::{Admission, Arrival, Asked, GateName, Settings, Snapshot, 
 use crate::context::Context;
 use crate::cost::Cost;
 use crate::driver::Shared;
+use crate::entrance::Entrance;
 use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limits::Limits;
 use crate::observe::{OnWait, Waits};
 use crate::permit::Permit;
-use crate::place::Place;
+use crate::place::{Place, Turn};
 use crate::refused::{Reason, Refused};
 use crate::reservation::{Permitted, Reservation};
 
@@ -49,12 +50,7 @@ const MAX_WAIT: Duration = Duration::from_secs(300);
 #[doc(alias = "rate limiter")]
 #[doc(alias = "semaphore")]
 #[derive(Clone)]
-pub struct Limiter {
-    shared: Arc<Shared>,
-    gate: GateName,
-    max_wait: Duration,
-    on_wait: Option<OnWait>,
-}
+pub struct Limiter(Arc<Entrance>);
 
 impl Limiter {
     /// A limiter with these limits: a [`Limits`], a [`Quota`](crate::Quota), or a quota's text.
@@ -114,11 +110,11 @@ impl Limiter {
     }
 
     pub(crate) fn of(&self, key: Key) -> Self {
-        Self { gate: GateName { rule: RULE, key }, ..self.clone() }
+        Self(Arc::new(Entrance { gate: GateName { rule: RULE, key }, ..Entrance::clone(&self.0) }))
     }
 
     pub(crate) fn max_wait(&self) -> Duration {
-        self.max_wait
+        self.0.max_wait
     }
 
     /// A permit, if one can be had without waiting and without overtaking anybody.
@@ -128,7 +124,7 @@ impl Limiter {
     /// [`Reason::WouldWait`](crate::Reason::WouldWait), with the limit that is in the way and the wait that it would take.
     pub fn try_acquire(&self) -> Result<Permit, Refused> {
         let cost = Cost::new();
-        self.ask_at_once(&Wish::new(std::slice::from_ref(&self.gate), &cost))
+        self.ask_at_once(&Wish::new(std::slice::from_ref(&self.0.gate), &cost))
     }
 
     /// As [`try_acquire`](Self::try_acquire), with the cost, the priority and the flow of a context. Its deadline does not
@@ -142,13 +138,13 @@ impl Limiter {
             class: context.urgency(),
             flow: context.flow_name().cloned(),
             cancelled: context.is_cancelled(),
-            ..Wish::new(std::slice::from_ref(&self.gate), context.costs())
+            ..Wish::new(std::slice::from_ref(&self.0.gate), context.costs())
         })
     }
 
     fn ask_at_once(&self, wish: &Wish<'_>) -> Result<Permit, Refused> {
-        match self.shared.with(|core, now| core.ask(wish, now))? {
-            Asked::Granted(grant) => Ok(Permit::new(Arc::clone(&self.shared), Some(grant), Duration::ZERO)),
+        match self.0.shared.with(|core, now| core.ask(wish, now))? {
+            Asked::Granted(grant) => Ok(Permit::new(Arc::clone(&self.0), Some(grant), Duration::ZERO)),
             Asked::Waiting(_) => Err(Refused::new(Reason::WouldWait, "")),
         }
     }
@@ -176,8 +172,7 @@ impl Limiter {
     ///
     /// Dropping the future leaves the line; nothing was taken.
     pub fn wait(&self, context: &Context) -> impl Future<Output = Result<(), Refused>> + Send + use<> {
-        let place = self.place(Use::Unseen, context);
-        async { place.await.map(|_| ()) }
+        Turn(self.place(Use::Unseen, context, None))
     }
 
     /// Waits for a permit. Hold it until the request has ended: it counts as in flight, and its end is when windows take
@@ -207,7 +202,7 @@ impl Limiter {
         arrival: Option<Arrival>,
         context: &Context,
     ) -> impl Future<Output = Result<Permit, Refused>> + Send + use<> {
-        Permitted::new(self.place(Use::Permit, context).at(arrival))
+        Permitted(self.place(Use::Permit, context, arrival))
     }
 
     /// Takes a place in the line now, to be awaited later. It can be asked how long that would be, and given up.
@@ -216,20 +211,19 @@ impl Limiter {
     ///
     /// At once what [`acquire`](Self::acquire) would be refused for at once; the rest when it is awaited.
     pub fn reserve(&self, context: &Context) -> Result<Reservation, Refused> {
-        Reservation::new(self.place(Use::Permit, context))
+        Reservation::new(self.place(Use::Permit, context, None))
     }
 
-    fn place(&self, usage: Use, context: &Context) -> Place {
-        let (shared, gate) = (Arc::clone(&self.shared), self.gate.clone());
-        Place::new(shared, gate, usage, context.clone(), self.max_wait).telling(self.on_wait.clone())
+    fn place(&self, usage: Use, context: &Context, arrival: Option<Arrival>) -> Place {
+        Place::new(Arc::clone(&self.0), usage, context.clone(), arrival)
     }
 
     /// Nobody passes before this instant; after it the first one goes ahead of the others, until its answer or for a
     /// second, and then they go at the steady rate. Whoever cannot wait that long is refused now. Of several pauses
     /// the longest holds.
     pub fn pause_until(&self, until: Instant) {
-        let until = self.shared.time(until);
-        self.shared.with(|core, now| core.pause(&self.gate, until, now));
+        let until = self.0.shared.time(until);
+        self.0.shared.with(|core, now| core.pause(&self.0.gate, until, now));
     }
 
     /// Other limits from now on, for everybody who shares this limiter, also for those who wait. What has been used
@@ -244,14 +238,14 @@ impl Limiter {
         L::Error: Into<Invalid>,
     {
         let limits = checked(limits)?;
-        self.shared.with(|core, now| core.set_limits(RULE, limits, now));
+        self.0.shared.with(|core, now| core.set_limits(RULE, limits, now));
         Ok(())
     }
 
     /// How each key stands: what is left, how many are in flight, who waits and for what.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        self.shared.with(Admission::snapshot)
+        self.0.shared.with(Admission::snapshot)
     }
 
     /// Lets nobody new in, for all keys: they are refused with [`Reason::Closed`](crate::Reason::Closed). Waits until all
@@ -262,15 +256,15 @@ impl Limiter {
     ///
     /// Dropping the future stops the waiting; nobody new is let in all the same.
     pub async fn drain(&self, deadline: Instant) -> bool {
-        self.shared.with(|core, _| core.drain());
+        self.0.shared.with(|core, _| core.drain());
         loop {
-            let idle = self.shared.idle.notified();
-            if self.shared.with(|core, _| core.is_drained()) {
+            let idle = self.0.shared.idle.notified();
+            if self.0.shared.with(|core, _| core.is_drained()) {
                 return true;
             }
             if timeout_at(deadline, idle).await.is_err() {
                 self.close();
-                return self.shared.with(|core, _| core.is_drained());
+                return self.0.shared.with(|core, _| core.is_drained());
             }
         }
     }
@@ -278,7 +272,7 @@ impl Limiter {
     /// Lets nobody in any more, for all keys: they are refused with [`Reason::Closed`](crate::Reason::Closed), and so are
     /// all who wait, promptly. Permits that are out stay good.
     pub fn close(&self) {
-        self.shared.with(Admission::close);
+        self.0.shared.with(Admission::close);
     }
 }
 
@@ -294,7 +288,7 @@ where
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("key", &self.gate.key).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("key", &self.0.gate.key).finish_non_exhaustive()
     }
 }
 
@@ -354,6 +348,6 @@ impl LimiterBuilder {
         }
         let shared = Arc::new(Shared::new(Admission::new(settings)));
         let gate = GateName { rule: RULE, key: Key::new("") };
-        Ok(Limiter { shared, gate, max_wait: self.max_wait, on_wait: self.on_wait })
+        Ok(Limiter(Arc::new(Entrance { shared, gate, max_wait: self.max_wait, on_wait: self.on_wait })))
     }
 }

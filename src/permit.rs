@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::admission::{Arrival, Grant};
 use crate::cost::Unit;
-use crate::driver::Shared;
+use crate::entrance::Entrance;
 use crate::wait::Wait;
 
 /// Leave to send one request, from [`Limiter::acquire`](crate::Limiter::acquire) or
@@ -33,15 +33,15 @@ use crate::wait::Wait;
 /// ```
 #[must_use = "a permit that is dropped counts as a request that has ended"]
 pub struct Permit {
-    shared: Arc<Shared>,
+    entrance: Arc<Entrance>,
     /// Only gone while it is being ended.
     grant: Option<Grant>,
     waited: Duration,
 }
 
 impl Permit {
-    pub(crate) fn new(shared: Arc<Shared>, grant: Option<Grant>, waited: Duration) -> Self {
-        Self { shared, grant, waited }
+    pub(crate) fn new(entrance: Arc<Entrance>, grant: Option<Grant>, waited: Duration) -> Self {
+        Self { entrance, grant, waited }
     }
 
     /// To be asked right before the request is sent. True if it must not be sent any more: a pause has come in between, or
@@ -49,31 +49,31 @@ impl Permit {
     /// another one.
     #[must_use]
     pub fn recalled(&mut self) -> bool {
-        let grant = self.grant.as_mut();
-        grant.is_some_and(|grant| !self.shared.with(|core, now| core.send(grant, now)))
+        let grant = self.grant.as_ref();
+        grant.is_some_and(|grant| !self.entrance.shared.with(|core, now| core.send(grant, now)))
     }
 
     /// The server took the request: windows count from now, unless their [`Anchor`](crate::Anchor) says otherwise, and a
     /// gate that was paused is open.
     pub fn answered(&mut self) {
-        if let Some(grant) = &mut self.grant {
-            self.shared.with(|core, now| core.answered(grant, now));
+        if let Some(grant) = &self.grant {
+            self.entrance.shared.with(|core, now| core.answered(grant, now));
         }
     }
 
     /// The server refused the request because of traffic.
     pub(crate) fn refused(&mut self, wait: Wait) {
-        if let Some(grant) = &mut self.grant {
-            self.shared.with(|core, now| core.refused(grant, 0, wait, now));
+        if let Some(grant) = &self.grant {
+            self.entrance.shared.with(|core, now| core.refused(grant, 0, wait, now));
         }
     }
 
     /// The request took so much of a unit, and not what it was taken to cost. More goes into debt, which those who come
     /// next wait for; less is there for others.
     pub fn settle(&mut self, unit: impl Into<Unit>, actual: u64) {
-        if let Some(grant) = &mut self.grant {
+        if let Some(grant) = &self.grant {
             let unit = unit.into();
-            self.shared.with(|core, now| core.settle(grant, &unit, actual, now));
+            self.entrance.shared.with(|core, now| core.settle(grant, &unit, actual, now));
         }
     }
 
@@ -86,7 +86,7 @@ impl Permit {
     pub(crate) fn return_unsent(mut self) -> Option<Arrival> {
         let grant = self.grant.take()?;
         let arrival = grant.arrival;
-        self.shared.with(|core, now| core.give_back(grant, now));
+        self.entrance.shared.with(|core, now| core.give_back(grant, now));
         Some(arrival)
     }
 
@@ -105,7 +105,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(grant) = self.grant.take() {
-            self.shared.with(|core, now| core.release(grant, now));
+            self.entrance.shared.end(grant);
         }
     }
 }

@@ -9,9 +9,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use crate::admission::{Admission, Arrival, AskId, Asked, GateName, Grant, Use, Wish};
+use crate::admission::{Admission, Arrival, AskId, Asked, Grant, Use, Wish};
 use crate::context::Context;
-use crate::driver::Shared;
+use crate::entrance::Entrance;
 use crate::observe::{OnWait, Waits};
 use crate::refused::{Reason, Refused};
 use crate::time::Time;
@@ -23,18 +23,36 @@ const LONG: Duration = Duration::from_secs(1);
 /// without a grant to whoever only waits.
 #[derive(Debug)]
 pub(crate) struct Place {
-    shared: Arc<Shared>,
-    gate: GateName,
+    entrance: Arc<Entrance>,
+    asker: Asker,
+    watch: Watch,
+}
+
+/// What is asked for, and how far that has come.
+#[derive(Debug)]
+struct Asker {
     usage: Use,
-    arrival: Option<Arrival>,
     context: Context,
-    max_wait: Duration,
-    ask: Option<AskId>,
-    /// Had and not handed over.
-    grant: Option<Grant>,
     began: Option<Instant>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// To be asked for, in the place of an earlier attempt if there was one.
+    New(Option<Arrival>),
+    Waiting(AskId),
+    /// Had and not handed over.
+    Granted(Grant),
+    Over,
+}
+
+/// What is looked at while one waits.
+#[derive(Debug)]
+struct Watch {
     cancelled: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    on_wait: Option<OnWait>,
+    /// Whoever wants to know why it waits has been told.
+    told: bool,
     long: Option<Pin<Box<Sleep>>>,
 }
 
@@ -42,96 +60,138 @@ pub(crate) struct Place {
 pub(crate) type Decision = Result<(Option<Grant>, Duration), Refused>;
 
 impl Place {
-    pub(crate) fn new(shared: Arc<Shared>, gate: GateName, usage: Use, context: Context, max_wait: Duration) -> Self {
-        let (arrival, ask, grant, began, cancelled) = (None, None, None, None, None);
-        Self {
-            shared,
-            gate,
-            usage,
-            arrival,
-            context,
-            max_wait,
-            ask,
-            grant,
-            began,
-            cancelled,
-            on_wait: None,
-            long: None,
-        }
+    /// In the place of an earlier attempt, if there was one.
+    pub(crate) fn new(entrance: Arc<Entrance>, usage: Use, context: Context, arrival: Option<Arrival>) -> Self {
+        let asker = Asker { usage, context, began: None, stage: Stage::New(arrival) };
+        Self { entrance, asker, watch: Watch { cancelled: None, told: false, long: None } }
     }
 
-    /// In this place in the order.
-    pub(crate) fn at(mut self, arrival: Option<Arrival>) -> Self {
-        self.arrival = arrival;
-        self
-    }
-
-    pub(crate) fn telling(mut self, on_wait: Option<OnWait>) -> Self {
-        self.on_wait = on_wait;
-        self
-    }
-
-    fn wish(&self) -> Wish<'_> {
-        let deadline = self.shared.time(self.context.waits_until(self.max_wait));
-        Wish {
-            usage: self.usage,
-            class: self.context.urgency(),
-            flow: self.context.flow_name().cloned(),
-            arrival: self.arrival,
-            deadline: Some(deadline),
-            cancelled: self.context.is_cancelled(),
-            ..Wish::new(std::slice::from_ref(&self.gate), self.context.costs())
-        }
-    }
-
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
+    pub(crate) fn entrance(&self) -> &Arc<Entrance> {
+        &self.entrance
     }
 
     /// Takes the place now, before anybody polls.
     pub(crate) fn take(&mut self) -> Result<(), Refused> {
-        self.began = Some(Instant::now());
-        let shared = Arc::clone(&self.shared);
-        shared.with(|core, now| {
-            match core.ask(&self.wish(), now)? {
-                Asked::Granted(grant) => self.grant = Some(grant),
-                Asked::Waiting(id) => self.ask = Some(id),
-            }
-            Ok(())
-        })
+        let Self { entrance, asker, .. } = self;
+        asker.began = Some(Instant::now());
+        entrance.shared.with(|core, now| asker.ask(entrance, core, now))
     }
 
     /// How long it has to wait from now at the least, as things stand.
     pub(crate) fn delay(&self) -> Duration {
-        let Some(id) = self.ask else { return Duration::ZERO };
-        self.shared.with(|core, now| core.estimate(id, now).map_or(Duration::ZERO, |at| at.since(now)))
+        let Stage::Waiting(id) = self.asker.stage else { return Duration::ZERO };
+        self.entrance.shared.with(|core, now| core.estimate(id, now).map_or(Duration::ZERO, |at| at.since(now)))
+    }
+
+    /// Asks, or asks what has been decided, and leaves the waker if that is to come.
+    fn step(&mut self, cx: &task::Context<'_>) -> Poll<Result<Option<Grant>, Refused>> {
+        let Self { entrance, asker, .. } = self;
+        let shared = &entrance.shared;
+        if let Stage::Waiting(_) = asker.stage {
+            let decided = shared.with(|core, now| asker.step(entrance, core, now));
+            if decided.is_ready() {
+                return decided;
+            }
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            // Outside a runtime one goes at once or not at all.
+            let step = shared.with(|core, now| asker.step(entrance, core, now));
+            return if step.is_ready() { step } else { Poll::Ready(Err(Refused::new(Reason::NoRuntime, ""))) };
+        };
+        let mut answer = Poll::Pending;
+        shared.with_waker(cx.waker(), &runtime, |core, now| {
+            answer = asker.step(entrance, core, now);
+            asker.waiting()
+        });
+        answer
+    }
+
+    /// While it waits: its token may be cancelled, and somebody may want to know why it waits for so long.
+    fn watch(&mut self, cx: &mut task::Context<'_>) {
+        if let Some(token) = self.asker.context.cancellation() {
+            let cancelled = self.watch.cancelled.get_or_insert_with(|| Box::pin(token.clone().cancelled_owned()));
+            if cancelled.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+        }
+        let (Some(OnWait(tell)), Some(began)) = (&self.entrance.on_wait, self.asker.began) else { return };
+        if self.watch.told {
+            return;
+        }
+        let long = self.watch.long.get_or_insert_with(|| Box::pin(sleep_until(began + LONG)));
+        if long.as_mut().poll(cx).is_ready() {
+            if let Some(waits) = self.waits() {
+                tell(&waits);
+            }
+            self.watch.told = true;
+        }
+    }
+
+    fn waits(&self) -> Option<Waits> {
+        let (id, began) = (self.asker.waiting()?, self.asker.began?);
+        let (lane, ahead) = self.entrance.shared.with(|core, now| core.why(id, now))?;
+        Some(Waits { keys: lane.keys, why: lane.why, ahead, waited: began.elapsed(), at_least: self.delay() })
+    }
+}
+
+impl Asker {
+    fn waiting(&self) -> Option<AskId> {
+        if let Stage::Waiting(id) = self.stage { Some(id) } else { None }
     }
 
     /// Asks, or asks what has been decided.
-    fn step(&mut self, core: &mut Admission, now: Time) -> Poll<Result<Option<Grant>, Refused>> {
-        if let Some(id) = self.ask {
+    fn step(&mut self, entrance: &Entrance, core: &mut Admission, now: Time) -> Poll<Result<Option<Grant>, Refused>> {
+        if let Stage::Waiting(id) = self.stage {
             if self.context.is_cancelled() {
-                self.ask = None;
+                self.stage = Stage::Over;
                 core.leave(id, now);
                 return Poll::Ready(Err(Refused::new(Reason::Cancelled, "")));
             }
             let Some(decision) = core.collect(id) else { return Poll::Pending };
-            self.ask = None;
-            self.grant = Some(decision?);
+            self.stage = Stage::Over;
+            self.stage = Stage::Granted(decision?);
         }
-        if let Some(mut grant) = self.grant.take() {
-            if core.send(&mut grant, now) {
+        if let Some(grant) = self.granted() {
+            if core.send(&grant, now) {
                 return Poll::Ready(Ok(self.hand_over(grant, core, now)));
             }
             // Polled so long after the grant that what it took is not there any more: back to the old place.
-            self.arrival = Some(grant.arrival);
+            self.stage = Stage::New(Some(grant.arrival));
             core.give_back(grant, now);
         }
-        match core.ask(&self.wish(), now)? {
-            Asked::Granted(grant) => Poll::Ready(Ok(self.hand_over(grant, core, now))),
-            Asked::Waiting(id) => {
-                self.ask = Some(id);
-                Poll::Pending
+        self.ask(entrance, core, now)?;
+        self.granted().map_or(Poll::Pending, |grant| Poll::Ready(Ok(self.hand_over(grant, core, now))))
+    }
+
+    fn ask(&mut self, entrance: &Entrance, core: &mut Admission, now: Time) -> Result<(), Refused> {
+        let Stage::New(arrival) = std::mem::replace(&mut self.stage, Stage::Over) else { return Ok(()) };
+        let began = self.began.unwrap_or_else(Instant::now);
+        let waits_until = self.context.waits_until(began, entrance.max_wait);
+        let asked = core.ask(
+            &Wish {
+                usage: self.usage,
+                class: self.context.urgency(),
+                flow: self.context.flow_name().cloned(),
+                arrival,
+                deadline: Some(entrance.shared.time(waits_until)),
+                cancelled: self.context.is_cancelled(),
+                ..Wish::new(std::slice::from_ref(&entrance.gate), self.context.costs())
+            },
+            now,
+        )?;
+        self.stage = match asked {
+            Asked::Granted(grant) => Stage::Granted(grant),
+            Asked::Waiting(id) => Stage::Waiting(id),
+        };
+        Ok(())
+    }
+
+    fn granted(&mut self) -> Option<Grant> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Granted(grant) => Some(grant),
+            other => {
+                self.stage = other;
+                None
             }
         }
     }
@@ -144,49 +204,14 @@ impl Place {
         core.release(grant, now);
         None
     }
-
-    /// While it waits: its token may be cancelled, and somebody may want to know why it waits for so long.
-    fn watch(&mut self, cx: &mut task::Context<'_>) {
-        if let Some(token) = self.context.cancellation() {
-            let cancelled = self.cancelled.get_or_insert_with(|| Box::pin(token.clone().cancelled_owned()));
-            if cancelled.as_mut().poll(cx).is_ready() {
-                cx.waker().wake_by_ref();
-            }
-        }
-        let (Some(OnWait(tell)), Some(began)) = (&self.on_wait, self.began) else { return };
-        let long = self.long.get_or_insert_with(|| Box::pin(sleep_until(began + LONG)));
-        if long.as_mut().poll(cx).is_ready() {
-            if let Some(waits) = self.waits() {
-                tell(&waits);
-            }
-            self.on_wait = None;
-        }
-    }
-
-    fn waits(&self) -> Option<Waits> {
-        let (id, began) = (self.ask?, self.began?);
-        let (lane, ahead) = self.shared.with(|core, now| core.why(id, now))?;
-        Some(Waits { keys: lane.keys, why: lane.why, ahead, waited: began.elapsed(), at_least: self.delay() })
-    }
 }
 
 impl Future for Place {
     type Output = Decision;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Decision> {
-        let began = *self.began.get_or_insert_with(Instant::now);
-        let shared = Arc::clone(&self.shared);
-        let Ok(runtime) = Handle::try_current() else {
-            // Outside a runtime one goes at once or not at all.
-            let step = shared.with(|core, now| self.step(core, now));
-            let no_runtime = || Poll::Ready(Err(Refused::new(Reason::NoRuntime, "")));
-            return if step.is_pending() { no_runtime() } else { step.map_ok(|grant| (grant, began.elapsed())) };
-        };
-        let mut answer = Poll::Pending;
-        shared.with_waker(cx.waker(), &runtime, |core, now| {
-            answer = self.step(core, now);
-            self.ask
-        });
+        let began = *self.asker.began.get_or_insert_with(Instant::now);
+        let answer = self.step(cx);
         if answer.is_pending() {
             self.watch(cx);
         }
@@ -196,11 +221,21 @@ impl Future for Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(id) = self.ask.take() {
-            self.shared.leave(id);
+        match std::mem::replace(&mut self.asker.stage, Stage::Over) {
+            Stage::Waiting(id) => self.entrance.shared.leave(id),
+            Stage::Granted(grant) => self.entrance.shared.with(|core, now| core.give_back(grant, now)),
+            Stage::New(_) | Stage::Over => {}
         }
-        if let Some(grant) = self.grant.take() {
-            self.shared.with(|core, now| core.give_back(grant, now));
-        }
+    }
+}
+
+/// A place of somebody who only waits.
+pub(crate) struct Turn(pub(crate) Place);
+
+impl Future for Turn {
+    type Output = Result<(), Refused>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map_ok(|_| ())
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use crate::driver::Shared;
 use crate::permit::Permit;
 use crate::place::Place;
 use crate::refused::Refused;
@@ -69,7 +68,7 @@ impl IntoFuture for Reservation {
     type IntoFuture = Reserved;
 
     fn into_future(self) -> Reserved {
-        Reserved(Permitted::new(self.place))
+        Reserved(Permitted(self.place))
     }
 }
 
@@ -98,23 +97,13 @@ impl fmt::Debug for Reserved {
 }
 
 /// A place whose grant comes as a permit.
-pub(crate) struct Permitted {
-    shared: Arc<Shared>,
-    place: Place,
-}
-
-impl Permitted {
-    pub(crate) fn new(place: Place) -> Self {
-        Self { shared: place.shared(), place }
-    }
-}
+pub(crate) struct Permitted(pub(crate) Place);
 
 impl Future for Permitted {
     type Output = Result<Permit, Refused>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
-        let shared = Arc::clone(&self.shared);
-        let decision = std::task::ready!(Pin::new(&mut self.place).poll(cx));
-        Poll::Ready(decision.map(|(grant, waited)| Permit::new(shared, grant, waited)))
+        let decision = std::task::ready!(Pin::new(&mut self.0).poll(cx));
+        Poll::Ready(decision.map(|(grant, waited)| Permit::new(Arc::clone(self.0.entrance()), grant, waited)))
     }
 }

@@ -44,7 +44,7 @@ pub(crate) const LATE_WAKE_CREDIT: Duration = Duration::from_millis(2);
 
 /// The nanoseconds of a duration, at most what a `u64` holds.
 pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
 }
 
 /// To the next millisecond, for those who read it.

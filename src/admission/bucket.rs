@@ -39,7 +39,7 @@ pub(super) struct Bucket {
 }
 
 /// A charge that was made, as far as giving it back needs it: when, and the bucket's counts right after it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Charge {
     bought: u64,
     drains: u64,

@@ -114,11 +114,14 @@ impl State {
     pub(super) fn grant(&mut self, need: Need<'_>, flow: FlowName, arrival: Arrival) -> Grant {
         let Need { course, class, cost, usage } = need;
         self.out += usize::from(usage == Use::Permit);
-        let taken = course.iter().map(|gate| (*gate, self.gates[*gate].take(cost, usage, self.due, self.now)));
-        let taken = taken.collect();
+        let grant = self.grants.begin(arrival, usage);
+        for gate in course {
+            self.grants.pass(&grant, *gate, &mut self.gates[*gate], cost, self.due, self.now);
+        }
         let turn = self.lanes.order.served(class, flow, cost, self.due);
         self.turn_moved(&turn);
         course.iter().for_each(|gate| self.changed(*gate));
-        Grant { arrival, taken, turn, usage }
+        self.grants.set_turn(&grant, turn);
+        grant
     }
 }

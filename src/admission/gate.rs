@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::block::{Block, Cause, Rarity};
 use super::lease::Lease;
 use super::meter::{Meter, Receipt};
@@ -37,19 +35,26 @@ pub(super) struct Gate {
     passing: usize,
 }
 
-/// What a grant took, as far as it can still change.
+/// How a grant passed here, as far as it can still change.
 #[derive(Debug)]
-pub(super) struct Taken {
-    usage: Use,
+pub(super) struct Passage {
     at: Time,
     pass: Pass,
-    receipts: SmallVec<[Receipt; 1]>,
     answered: bool,
 }
 
+/// The same with what it took.
+#[derive(Debug)]
+pub(super) struct Taken<'a> {
+    pub(super) usage: Use,
+    pub(super) passage: &'a mut Passage,
+    pub(super) receipts: &'a mut [Receipt],
+}
+
 /// How a grant is used: with a permit that reports its answer, or without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Use {
+    #[default]
     Permit,
     Unseen,
 }
@@ -120,16 +125,18 @@ impl Gate {
         let shut = self.shut_until(now);
         let mut latest = shut.map(|until| Block::known(Cause::Pause, until, true));
         for (place, meter) in self.meters.iter_mut().enumerate() {
-            let costs: SmallVec<[u64; 2]> = costs.iter().map(|cost| cost.of(meter.quota.unit())).collect();
             let cause = Cause::Quota(place);
-            let Some(ready) = meter.ready_at(costs.into_iter(), percent, now) else {
-                return Some(Block::open(cause));
-            };
+            let Some(ready) = meter.ready_at(costs, percent, now) else { return Some(Block::open(cause)) };
             if ready > now && latest.is_none_or(|block| Some(ready) > block.until) {
                 latest = Some(Block::known(cause, ready, shut.is_some()));
             }
         }
         latest
+    }
+
+    /// Whether nothing keeps this from going at `now`.
+    pub(super) fn lets(&mut self, cost: &Cost, class: Priority, now: Time) -> bool {
+        !self.shared && self.never_lets(cost, class).is_none() && self.blocked(&[cost], class, now).is_none()
     }
 
     fn reserved_slots(&self, percent: u64) -> usize {
@@ -163,10 +170,11 @@ impl Gate {
             rarity.interval = u64::MAX;
         }
         for meter in &mut self.meters {
-            let cost = cost.of(meter.quota.unit());
-            match meter.ready_at(std::iter::once(cost), percent, now) {
-                Some(ready) => rarity.ready_at = rarity.ready_at.max(ready),
-                None => rarity.is_silent_since(meter.silent_since(), meter.interval_nanos(cost).max(1), now),
+            if let Some(ready) = meter.ready_at(&[cost], percent, now) {
+                rarity.ready_at = rarity.ready_at.max(ready);
+            } else {
+                let interval = meter.interval_nanos(cost.of(meter.quota.unit())).max(1);
+                rarity.is_silent_since(meter.silent_since(), interval, now);
             }
         }
         rarity
@@ -174,16 +182,24 @@ impl Gate {
 
     /// Takes what one request needs. To be called when nothing blocks: at the instant `due`, which may lie a
     /// little before `now`. Buckets are charged at the former, windows at the latter.
-    pub(super) fn take(&mut self, cost: &Cost, usage: Use, due: Time, now: Time) -> Taken {
+    pub(super) fn take(
+        &mut self,
+        cost: &Cost,
+        usage: Use,
+        due: Time,
+        now: Time,
+        receipts: &mut Vec<Receipt>,
+    ) -> Passage {
         let seen = usage == Use::Permit;
-        // What costs nothing may be settled to something.
-        let costs = self.meters.iter_mut().map(|meter| (cost.of(meter.quota.unit()), meter));
-        let receipts = costs.map(|(cost, meter)| meter.take(cost, seen, due, now)).collect();
+        for meter in &mut self.meters {
+            // What costs nothing may be settled to something.
+            receipts.push(meter.take(cost.of(meter.quota.unit()), seen, due, now));
+        }
         if seen {
             self.slots.take(now);
         }
         self.passing += 1;
-        Taken { usage, at: now, pass: self.pause.pass(seen, now), receipts, answered: false }
+        Passage { at: now, pass: self.pause.pass(seen, now), answered: false }
     }
 
     /// When a request can go at the earliest, with what is queued ahead of it in its lane, and what decides that.
@@ -217,45 +233,53 @@ impl Gate {
 
     // --- the life of a grant
 
+    /// Whether it matters to others that somebody is sent, answered or ends: not where there are only buckets.
+    pub(super) fn heeds_ends(&self) -> bool {
+        self.counts_in_flight() || self.pause.is_probed() || !self.meters.iter().all(Meter::is_bucket)
+    }
+
     /// The request leaves now. False if it must not: a pause came in between, or it waited so long with its
-    /// grant in hand that what it took is free again.
-    pub(super) fn send(&mut self, taken: &mut Taken, now: Time) -> bool {
-        let (mut held, seen) = (self.pause.send(&mut taken.pass, now), taken.usage == Use::Permit);
-        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+    /// grant in hand that what it took is free again. And whether anything was charged anew.
+    pub(super) fn send(&mut self, taken: &mut Taken<'_>, now: Time) -> (bool, bool) {
+        let (mut held, mut anew) = (self.pause.send(&mut taken.passage.pass, now), false);
+        let seen = taken.usage == Use::Permit;
+        each(&mut self.meters, taken.receipts, |meter, receipt| {
+            let before = *receipt;
             held &= meter.sent(receipt, seen, now);
+            anew |= before != *receipt;
         });
-        held
+        (held, anew)
     }
 
     /// The server took it.
-    pub(super) fn answered(&mut self, taken: &mut Taken, now: Time) {
+    pub(super) fn answered(&mut self, taken: &mut Taken<'_>, now: Time) {
         self.anchor(taken, now);
-        self.pause.succeeded(taken.pass, now);
+        self.pause.succeeded(taken.passage.pass, now);
     }
 
     /// The server refused it: nobody passes for a while, and then at the steady rate.
-    pub(super) fn refused(&mut self, taken: &mut Taken, wait: Wait, now: Time) {
+    pub(super) fn refused(&mut self, taken: &mut Taken<'_>, wait: Wait, now: Time) {
         self.anchor(taken, now);
-        let reopens = self.pause.refused(taken.pass, wait, now);
+        let reopens = self.pause.refused(taken.passage.pass, wait, now);
         self.drain(reopens.max(now));
     }
 
     /// The server refused it because of another gate: of this one nothing is known.
-    pub(super) fn refused_elsewhere(&mut self, taken: &mut Taken, now: Time) {
+    pub(super) fn refused_elsewhere(&mut self, taken: &mut Taken<'_>, now: Time) {
         self.anchor(taken, now);
-        self.pause.ended_unanswered(taken.pass);
+        self.pause.ended_unanswered(taken.passage.pass);
     }
 
-    fn anchor(&mut self, taken: &mut Taken, now: Time) {
-        taken.answered = true;
-        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+    fn anchor(&mut self, taken: &mut Taken<'_>, now: Time) {
+        taken.passage.answered = true;
+        each(&mut self.meters, taken.receipts, |meter, receipt| {
             meter.answered(receipt, now);
         });
     }
 
     /// The request took `actual` of a unit.
-    pub(super) fn settle(&mut self, taken: &mut Taken, unit: &Unit, actual: u64, now: Time) {
-        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+    pub(super) fn settle(&mut self, taken: &mut Taken<'_>, unit: &Unit, actual: u64, now: Time) {
+        each(&mut self.meters, taken.receipts, |meter, receipt| {
             if meter.quota.unit() == unit {
                 meter.settle(receipt, actual, now);
             }
@@ -263,26 +287,26 @@ impl Gate {
     }
 
     /// The request has ended. True if that changes how long requests usually take.
-    pub(super) fn release(&mut self, mut taken: Taken, now: Time) -> bool {
+    pub(super) fn release(&mut self, taken: &mut Taken<'_>, now: Time) -> bool {
         self.passing -= 1;
         if taken.usage == Use::Unseen {
             return false;
         }
-        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+        each(&mut self.meters, taken.receipts, |meter, receipt| {
             meter.ended(receipt, now);
         });
-        if !taken.answered {
-            self.pause.ended_unanswered(taken.pass);
+        if !taken.passage.answered {
+            self.pause.ended_unanswered(taken.passage.pass);
         }
-        self.slots.release(taken.at, now)
+        self.slots.release(taken.passage.at, now)
     }
 
     /// The request was never sent.
-    pub(super) fn give_back(&mut self, mut taken: Taken, now: Time) {
-        each(&mut self.meters, &mut taken.receipts, |meter, receipt| {
+    pub(super) fn give_back(&mut self, taken: &mut Taken<'_>, now: Time) {
+        each(&mut self.meters, taken.receipts, |meter, receipt| {
             meter.give_back(receipt);
         });
-        self.pause.ended_unanswered(taken.pass);
+        self.pause.ended_unanswered(taken.passage.pass);
         self.passing -= 1;
         if taken.usage == Use::Permit {
             self.slots.give_back(now);

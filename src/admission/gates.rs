@@ -124,6 +124,12 @@ impl Gates {
         self.keys.get(name).copied()
     }
 
+    /// The gate of a name, if there is one, and it is its own and has the limits of its rule.
+    pub(super) fn find_current(&self, name: &GateName) -> Option<GateId> {
+        let id = self.find(name)?;
+        (self.slab[id].version == self.rules[name.rule].version).then_some(id)
+    }
+
     /// The gate of a name, made on first use. `None` if there are too many.
     pub(super) fn find_or_make(&mut self, name: &GateName, now: Time) -> Option<GateId> {
         if let Some(id) = self.find(name) {

@@ -4,7 +4,8 @@
 //! *line* of a gate is not an ask but a lane, by its head, and in one line only; a lane that is the first in its line
 //! may *hold* other gates that it needs. So no event moves more than a few lanes, however many wait.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use foldhash::{HashMap, HashMapExt};
 use slab::Slab;
@@ -21,6 +22,11 @@ use crate::time::Time;
 /// The gates that one request passes, in its own order.
 pub(super) type Course = SmallVec<[GateId; 4]>;
 
+/// The same in one go; a clone goes gate by gate.
+pub(super) fn copied(course: &Course) -> Course {
+    SmallVec::from_slice(course)
+}
+
 /// All lanes and all lines.
 #[derive(Debug)]
 pub(super) struct Lanes {
@@ -30,8 +36,10 @@ pub(super) struct Lanes {
     index: HashMap<(Course, Priority, FlowId), LaneId>,
     /// By gate.
     pub(super) lines: Vec<Line>,
-    /// The lines whose first lane may have come to be able to go, by who that is.
-    dirty: BTreeSet<(Rank, GateId)>,
+    /// The lines whose first lane may have come to be able to go, by who that is. What a line does not say of itself is
+    /// out of date.
+    dirty: BinaryHeap<Reverse<(Rank, GateId)>>,
+    marked: usize,
 }
 
 #[derive(Debug)]
@@ -90,7 +98,7 @@ impl Lane {
 impl Lanes {
     pub(super) fn new(order: Order) -> Self {
         let (asks, slab) = (Slab::new(), Slab::new());
-        Self { order, asks, slab, index: HashMap::new(), lines: Vec::new(), dirty: BTreeSet::new() }
+        Self { order, asks, slab, index: HashMap::new(), lines: Vec::new(), dirty: BinaryHeap::new(), marked: 0 }
     }
 
     pub(super) fn lane(&self, lane: LaneId) -> &Lane {
@@ -127,7 +135,7 @@ impl Lanes {
     }
 
     pub(super) fn find(&self, course: &Course, class: Priority, flow: FlowId) -> Option<LaneId> {
-        self.index.get(&(course.clone(), class, flow)).copied()
+        self.index.get(&(copied(course), class, flow)).copied()
     }
 
     // --- asks come and go
@@ -135,7 +143,7 @@ impl Lanes {
     /// A new lane, for an ask that then enters it.
     pub(super) fn open(&mut self, course: &Course, class: Priority, flow: FlowId, name: FlowName, at: usize) -> LaneId {
         let lane = Lane {
-            course: course.clone(),
+            course: copied(course),
             class,
             flow,
             name,
@@ -148,7 +156,7 @@ impl Lanes {
             timer: None,
         };
         let id = self.slab.insert(lane);
-        self.index.insert((course.clone(), class, flow), id);
+        self.index.insert((copied(course), class, flow), id);
         self.order.enter(class, flow, id);
         for gate in course {
             self.line_mut(*gate).lanes.insert(id);
@@ -313,7 +321,7 @@ impl Lanes {
             return Course::new();
         }
         let (rank, in_order) = (self.rank(lane, now), self.slab[lane].place(lane));
-        let course = self.slab[lane].course.clone();
+        let course = copied(&self.slab[lane].course);
         let changed = |(place, _): &(usize, &GateId)| (old ^ wanted) & bit(*place) != 0;
         let mut new = Course::new();
         for (place, gate) in course.iter().enumerate().filter(changed) {
@@ -346,18 +354,20 @@ impl Lanes {
         let Some((rank, _)) = self.first(gate, now) else { return false };
         let line = &mut self.lines[gate];
         if line.dirty.is_none_or(|old| rank < old) {
-            if let Some(old) = line.dirty.replace(rank) {
-                self.dirty.remove(&(old, gate));
-            }
-            self.dirty.insert((rank, gate));
+            self.marked += usize::from(line.dirty.replace(rank).is_none());
+            self.dirty.push(Reverse((rank, gate)));
         }
         true
     }
 
     /// The marked gate whose first lane is the most senior.
     pub(super) fn pop_marked(&mut self, now: Time) -> Option<(GateId, LaneId)> {
-        while let Some((key, gate)) = self.dirty.pop_first() {
+        while let Some(Reverse((key, gate))) = self.dirty.pop() {
+            if self.lines[gate].dirty != Some(key) {
+                continue;
+            }
             self.lines[gate].dirty = None;
+            self.marked -= 1;
             match self.first(gate, now) {
                 Some((rank, lane)) if rank <= key => return Some((gate, lane)),
                 Some(_) => drop(self.mark(gate, now)),
@@ -368,7 +378,7 @@ impl Lanes {
     }
 
     pub(super) fn is_marked(&self) -> bool {
-        !self.dirty.is_empty()
+        self.marked > 0
     }
 
     /// Who stands at a gate, in order, as they were last sorted.
@@ -394,8 +404,11 @@ impl Lanes {
         let say_so = self.slab.iter().map(|(_, lane)| lane.held.count_ones() as usize).sum::<usize>();
         assert_eq!((stand, hold), (self.slab.len(), say_so), "nobody stands or holds who does not say so");
         for (gate, line) in self.lines.iter().enumerate() {
-            assert_eq!(line.dirty.is_some(), self.dirty.iter().any(|(_, dirty)| *dirty == gate));
+            let says = |rank| self.dirty.iter().any(|Reverse(mark)| *mark == (rank, gate));
+            assert!(line.dirty.is_none_or(says), "what is marked is found");
         }
+        let marked = self.lines.iter().filter(|line| line.dirty.is_some()).count();
+        assert_eq!(self.marked, marked, "what is marked is counted");
     }
 
     fn assert_lane(&self, id: LaneId, lane: &Lane) {

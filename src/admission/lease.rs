@@ -22,7 +22,7 @@ pub(super) struct Lease {
 }
 
 /// What was spent of one loan.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lent {
     loan: u64,
 }

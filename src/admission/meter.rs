@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::bucket::{Bucket, Charge};
 use super::lease::{Lease, Lent};
 use super::window::{Units, Window};
+use crate::cost::Cost;
 use crate::quota::{Plan, Quota, Scale};
 use crate::time::{Time, nanos};
 
@@ -31,7 +32,7 @@ enum Counter {
 }
 
 /// What was taken from one meter, as far as it can still change.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Receipt {
     meter: u32,
     units: u64,
@@ -40,7 +41,7 @@ pub(super) struct Receipt {
     paced: Option<(u64, Charge)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counted {
     Window(Units),
     Bucket(Charge),
@@ -85,6 +86,11 @@ impl Meter {
 
     pub(super) fn issued(&self, receipt: &Receipt) -> bool {
         self.id == receipt.meter
+    }
+
+    /// Whether it counts no ends.
+    pub(super) fn is_bucket(&self) -> bool {
+        matches!(self.counter, Counter::Bucket(_))
     }
 
     /// The most that can ever go at once.
@@ -156,9 +162,10 @@ impl Meter {
 
     /// When `costs` can go one right after the other, if nothing else does first, and leave `percent` of what ever goes at
     /// once; `None` if that depends on an answer. What costs nothing goes at any time.
-    pub(super) fn ready_at(&mut self, costs: impl Iterator<Item = u64>, percent: u64, now: Time) -> Option<Time> {
+    pub(super) fn ready_at(&mut self, costs: &[&Cost], percent: u64, now: Time) -> Option<Time> {
         // What is more than a pace lets go at once goes all the same.
         let at_once = self.pace.as_ref().map_or(u64::MAX, Bucket::capacity);
+        let costs = costs.iter().map(|cost| cost.of(self.quota.unit()));
         let (cost, paced) = costs.fold((0_u64, 0_u64), |(sum, paced), cost| {
             (sum.saturating_add(cost), paced.saturating_add(cost.min(at_once)))
         });

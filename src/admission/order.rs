@@ -69,7 +69,7 @@ pub(super) struct Aged {
 const PARTS: u64 = 1 << 16;
 
 /// What a grant moved its flow's tag by, to undo that.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
     pub(super) class: Priority,
     flow: FlowName,

@@ -63,6 +63,11 @@ impl Pause {
         self.until <= now && self.probe == Probe::NotNeeded && self.doublings == 0
     }
 
+    /// Whether a probe is out, or to be sent.
+    pub(super) fn is_probed(&self) -> bool {
+        self.probe != Probe::NotNeeded
+    }
+
     /// When it opens at the earliest: the probe may be answered now.
     pub(super) fn opens(&self, now: Time) -> Time {
         self.until.max(now)

@@ -28,7 +28,7 @@ pub(super) type Asks = Slab<Ask>;
 #[derive(Debug)]
 pub(super) enum Ask {
     Waiting(Waiting),
-    Decided(Box<Result<Grant, Refused>>),
+    Decided(Result<Grant, Box<Refused>>),
 }
 
 /// Somebody who waits. There may be a million of these.

@@ -51,12 +51,15 @@ impl Slots {
     /// A slot is free again. True if that changes what is usual.
     pub(super) fn release(&mut self, taken: Time, now: Time) -> bool {
         self.give_back(now);
+        if self.most.is_none() {
+            return false;
+        }
         self.mean_nanos = self.mean_nanos - self.mean_nanos / 16 + nanos(now.since(taken)) / 16;
         let moved = self.mean_nanos >= self.usual_nanos.saturating_mul(2) || self.mean_nanos <= self.usual_nanos / 2;
         if moved {
             self.usual_nanos = self.mean_nanos.max(1).next_multiple_of(GRAIN_NANOS);
         }
-        moved && self.most.is_some()
+        moved
     }
 
     /// The slot of somebody who never went.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::effect::{Effect, Loan};
+use super::gate::{Gate, Taken};
 use super::gates::{GateId, Gates};
-use super::grant::Grant;
-use super::lanes::{Course, Lanes, bit};
+use super::grant::{Grant, Grants};
+use super::lanes::{Course, Lanes, bit, copied};
 use super::lease::Lease;
 use super::order::{LaneId, Turn};
 use super::queue::{Ask, AskId};
@@ -27,6 +28,8 @@ pub(super) struct State {
     /// What is still to be looked at from end to end.
     pub(super) sweeps: VecDeque<Sweep>,
     pub(super) waiting: usize,
+    /// What has been granted and has not ended.
+    pub(super) grants: Grants,
     /// Grants with a permit that have not ended.
     pub(super) out: usize,
     pub(super) door: Door,
@@ -74,6 +77,7 @@ impl State {
             leaving_at: Time::ZERO,
             sweeps: VecDeque::new(),
             waiting: 0,
+            grants: Grants::default(),
             out: 0,
             door: Door::Open,
             decided: VecDeque::new(),
@@ -91,6 +95,11 @@ impl State {
         more
     }
 
+    /// Nobody waits, nobody has to be told anything, and everybody is let in.
+    pub(super) fn is_calm(&self) -> bool {
+        self.waiting == 0 && self.door == Door::Open && !self.has_leftovers()
+    }
+
     pub(super) fn has_leftovers(&self) -> bool {
         self.lanes.is_marked() || !self.due_lanes.is_empty() || !self.leaving.is_empty() || !self.sweeps.is_empty()
     }
@@ -105,6 +114,9 @@ impl State {
 
     /// Something has changed at a gate: the first who stands there is to be looked at.
     pub(super) fn changed(&mut self, gate: GateId) {
+        if self.waiting == 0 && self.timers.first().is_none() && !self.gates[gate].is_shared() {
+            return;
+        }
         if !self.lanes.mark(gate, self.due) {
             self.rest(gate);
         }
@@ -119,7 +131,7 @@ impl State {
         self.lanes.sort(id, self.due);
         self.time_lane(id);
         let lane = self.lanes.lane(id);
-        let (course, stands, held) = (lane.course.clone(), lane.stands, lane.held());
+        let (course, stands, held) = (copied(&lane.course), lane.stands, lane.held());
         for (place, gate) in course.iter().enumerate() {
             if place == stands || held & bit(place) != 0 {
                 self.changed(*gate);
@@ -184,6 +196,21 @@ impl State {
         }
     }
 
+    /// Does something at each gate of a grant, by its place among them, with what was taken there. If it answers true, the
+    /// next may go earlier there.
+    pub(super) fn at_each_gate(
+        &mut self,
+        grant: &Grant,
+        mut act: impl FnMut(usize, &mut Gate, &mut Taken<'_>, Time) -> bool,
+    ) {
+        for place in 0..self.grants.gates(grant) {
+            let (gate, mut taken) = self.grants.at(grant, place);
+            if act(place, &mut self.gates[gate], &mut taken, self.now) {
+                self.changed(gate);
+            }
+        }
+    }
+
     // --- somebody leaves a lane
 
     /// Takes somebody out of its lane.
@@ -193,7 +220,7 @@ impl State {
             self.lane_changed(lane);
         }
         self.waiting -= 1;
-        Some((lane, self.lanes.lane(lane).course.clone()))
+        Some((lane, copied(&self.lanes.lane(lane).course)))
     }
 
     /// Somebody has left a lane: it goes on, or is given up.
@@ -210,7 +237,7 @@ impl State {
     }
 
     pub(super) fn decide(&mut self, id: AskId, decision: Result<Grant, Refused>) {
-        self.lanes.asks[id] = Ask::Decided(Box::new(decision));
+        self.lanes.asks[id] = Ask::Decided(decision.map_err(Box::new));
         self.decided.push_back(id);
     }
 

@@ -47,6 +47,13 @@ fn host() -> Want {
     Want { gates, cost: Cost::new(), usage, class, flow: None, arrival: None, deadline: None }
 }
 
+impl Admission {
+    /// How many gates it passed.
+    fn gates_of(&self, grant: &Grant) -> usize {
+        self.state.grants.gates(grant)
+    }
+}
+
 fn ask(core: &mut Admission, want: Want, now: Time) -> Result<Asked, Refused> {
     let Want { gates, cost, usage, class, flow, arrival, deadline } = want;
     let wish = Wish { usage, class, flow: flow.map(Arc::from), arrival, deadline, ..Wish::new(&gates, &cost) };
@@ -155,12 +162,12 @@ fn a_newcomer_never_precedes_one_who_was_due() {
 #[test]
 fn a_window_comes_free_with_the_answers() {
     let mut bench = Bench::new("2/s");
-    let (mut first, mut second) = (bench.granted(), bench.granted());
+    let (first, second) = (bench.granted(), bench.granted());
     let third = bench.waiting();
     assert_eq!(bench.core.next(), Some(at(1_250)));
-    bench.core.answered(&mut second, at(30));
+    bench.core.answered(&second, at(30));
     assert_eq!(bench.core.next(), Some(at(1_030)));
-    bench.core.answered(&mut first, at(20));
+    bench.core.answered(&first, at(20));
     assert_eq!(bench.core.next(), Some(at(1_030)), "a clock that goes back changes nothing");
     assert_eq!(bench.run_to(2_000), [(third, 1_030)]);
 }
@@ -168,10 +175,10 @@ fn a_window_comes_free_with_the_answers() {
 #[test]
 fn a_slot_is_free_when_the_request_has_ended() {
     let mut bench = Bench::new(Limits::new().in_flight(1));
-    let mut grant = bench.granted();
+    let grant = bench.granted();
     let next = bench.waiting();
     assert_eq!(bench.core.next(), Some(at(30_000)), "when it has aged");
-    bench.core.answered(&mut grant, at(10));
+    bench.core.answered(&grant, at(10));
     assert_eq!(bench.run_to(500), []);
     bench.core.release(grant, at(500));
     assert_eq!(bench.decided(), [(next, 500)]);
@@ -282,29 +289,29 @@ fn a_pause_stops_the_gate_and_only_that_one() {
 #[test]
 fn what_was_granted_before_a_pause_and_not_sent_is_recalled_and_keeps_its_place() {
     let mut bench = Bench::bucket(10, 2);
-    let (mut sent, mut unsent) = (bench.granted(), bench.granted());
-    assert!(bench.core.send(&mut sent, at(0)));
+    let (sent, unsent) = (bench.granted(), bench.granted());
+    assert!(bench.core.send(&sent, at(0)));
     let younger = bench.waiting();
     bench.core.pause(&name(HOST), at(1_000), at(1));
-    assert!(!bench.core.send(&mut unsent, at(2)));
+    assert!(!bench.core.send(&unsent, at(2)));
     let arrival = Some(unsent.arrival);
     bench.core.give_back(unsent, at(2));
     let wish = Want { arrival, deadline: Some(at(FOREVER)), ..host() };
     let Ok(Asked::Waiting(older)) = ask(&mut bench.core, wish, at(2)) else { panic!("sent into a pause") };
     // It probes; once it is answered, the others go at the steady rate.
     bench.core.advance(at(1_000));
-    let Some(Ok(mut probe)) = bench.core.collect(older) else { panic!("the pause has no end") };
-    bench.core.answered(&mut probe, at(1_004));
+    let Some(Ok(probe)) = bench.core.collect(older) else { panic!("the pause has no end") };
+    bench.core.answered(&probe, at(1_004));
     assert_eq!(bench.run_to(10_000), [(younger, 1_010)]);
 }
 
 #[test]
 fn who_held_its_grant_until_its_units_were_free_again_must_ask_again() {
     let mut bench = Bench::new("1 per 100ms");
-    let mut slow = bench.granted();
+    let slow = bench.granted();
     let next = bench.waiting();
     assert_eq!(bench.run_to(5_000), [(next, 200)]);
-    assert!(!bench.core.send(&mut slow, at(5_000)));
+    assert!(!bench.core.send(&slow, at(5_000)));
 }
 
 #[test]

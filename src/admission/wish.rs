@@ -85,7 +85,6 @@ impl<'a> Wish<'a> {
 }
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(crate) enum Asked {
     Granted(Grant),
     Waiting(AskId),

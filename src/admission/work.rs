@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::decision::Need;
 use super::gates::GateId;
-use super::lanes::Lane;
+use super::lanes::{Lane, copied};
 use super::order::{LaneId, Rank};
 use super::queue::{AskId, Queue, Waiting};
 use super::state::{Door, State, Sweep};
@@ -117,7 +117,7 @@ impl State {
         let Some((id, head)) = self.lanes.lane(lane).queue.head(&self.lanes.asks) else { return };
         let (cost, usage) = (head.cost.clone(), head.usage);
         let Lane { course, class, .. } = self.lanes.lane(lane);
-        let (course, class) = (course.clone(), *class);
+        let (course, class) = (copied(course), *class);
         let need = Need { course: &course, class, cost: &cost, usage };
         if !self.sweeps.is_empty() && self.impossible(need).is_some() {
             return self.refuse_waiting(id);
@@ -259,7 +259,7 @@ impl State {
         let (lane, asks) = self.lanes.lane_and_asks(id);
         let Some((ask, ahead)) = lane.queue.walk(asks) else { return };
         let Some(Waiting { cost, usage, deadline, .. }) = asks[ask].waiting().cloned() else { return };
-        let (course, class) = (lane.course.clone(), lane.class);
+        let (course, class) = (copied(&lane.course), lane.class);
         self.sweeps.push_front(Sweep::Lane(id));
         let need = Need { course: &course, class, cost: &cost, usage };
         if self.impossible(need).is_some() || self.estimate(need, &ahead).1.until > Some(deadline) {

@@ -123,16 +123,16 @@ fn what_is_settled_beyond_the_loan_is_paid_by_the_next_and_what_comes_back_is_sp
     let (of, _) = lent.wanted().remove(0);
     lent.lend(of.clone(), 3, 1_000);
     lent.core.pop_decided();
-    let (Ok(Asked::Granted(mut costly)), Ok(Asked::Granted(unsent))) = (lent.ask(&[0]), lent.ask(&[0])) else {
+    let (Ok(Asked::Granted(costly)), Ok(Asked::Granted(unsent))) = (lent.ask(&[0]), lent.ask(&[0])) else {
         panic!("not from what was lent")
     };
     lent.core.give_back(unsent, at(0));
-    let Ok(Asked::Granted(mut late)) = lent.ask(&[0]) else { panic!("what came back is not there") };
-    assert!(lent.core.send(&mut costly, at(0)));
-    lent.core.settle(&mut costly, &Unit::REQUESTS, 5, at(0));
+    let Ok(Asked::Granted(late)) = lent.ask(&[0]) else { panic!("what came back is not there") };
+    assert!(lent.core.send(&costly, at(0)));
+    lent.core.settle(&costly, &Unit::REQUESTS, 5, at(0));
     let id = lent.waiting(&[0]);
     assert_eq!(lent.wanted(), [(of.clone(), 5)], "one, and the four that are owed");
-    assert!(!lent.core.send(&mut late, at(1_000)), "a loan that has lapsed is not to be spent");
+    assert!(!lent.core.send(&late, at(1_000)), "a loan that has lapsed is not to be spent");
     lent.now = 1_000;
     lent.lend(of, 5, 2_000);
     assert_eq!(lent.granted(), [id]);

@@ -268,8 +268,8 @@ fn a_probe_of_two_gates_that_is_refused_by_one_leaves_the_other_to_the_next() {
     assert_eq!(many.when("m"), [2_000]);
     many.ask("next", &[A]);
     assert!(many.when("next").is_empty(), "both gates are probed");
-    let mut grant = many.grants.remove("m").unwrap();
-    many.core.refused(&mut grant, 1, Wait::Unstated(u32::MAX), at(2_010));
+    let grant = many.grants.remove("m").unwrap();
+    many.core.refused(&grant, 1, Wait::Unstated(u32::MAX), at(2_010));
     many.now = 2_010;
     many.look();
     assert_eq!(many.when("next"), [2_010], "B pauses, and A is to be probed by the next");

@@ -12,8 +12,8 @@ fn stated(ms: u64) -> Wait {
 fn gate_with(sent: usize) -> (Bench, Vec<Grant>) {
     let mut bench = Bench::bucket(10, 100);
     let grants = (0..sent).map(|_| {
-        let mut grant = bench.granted();
-        assert!(bench.core.send(&mut grant, at(0)));
+        let grant = bench.granted();
+        assert!(bench.core.send(&grant, at(0)));
         grant
     });
     let grants = grants.collect();
@@ -36,16 +36,16 @@ fn next_grant(bench: &mut Bench, until: u64) -> Option<(Grant, u64)> {
 
 #[test]
 fn the_first_probes_and_its_success_opens_the_gate_at_the_steady_rate() {
-    let (mut bench, mut sent) = gate_with(1);
-    bench.core.refused(&mut sent[0], 0, stated(1_000), at(0));
+    let (mut bench, sent) = gate_with(1);
+    bench.core.refused(&sent[0], 0, stated(1_000), at(0));
     for _ in 0..4 {
         bench.waiting();
     }
-    let (mut probe, went) = next_grant(&mut bench, 5_000).unwrap();
+    let (probe, went) = next_grant(&mut bench, 5_000).unwrap();
     assert_eq!(went, 1_000);
     assert!(next_grant(&mut bench, 1_039).is_none(), "nothing else goes before its answer");
     bench.now = 1_040;
-    bench.core.answered(&mut probe, at(1_040));
+    bench.core.answered(&probe, at(1_040));
     let went: Vec<_> = std::iter::from_fn(|| next_grant(&mut bench, 5_000)).map(|(_, at)| at).collect();
     // Four places have matured since the reopening, one of them the probe's.
     assert_eq!(went, [1_040, 1_040, 1_040]);
@@ -53,8 +53,8 @@ fn the_first_probes_and_its_success_opens_the_gate_at_the_steady_rate() {
 
 #[test]
 fn after_a_stated_wait_a_slow_probe_holds_the_others_up_for_a_second() {
-    let (mut bench, mut sent) = gate_with(1);
-    bench.core.refused(&mut sent[0], 0, stated(1_000), at(0));
+    let (mut bench, sent) = gate_with(1);
+    bench.core.refused(&sent[0], 0, stated(1_000), at(0));
     for _ in 0..3 {
         bench.waiting();
     }
@@ -64,8 +64,8 @@ fn after_a_stated_wait_a_slow_probe_holds_the_others_up_for_a_second() {
 
 #[test]
 fn after_an_unstated_wait_the_answer_decides_and_what_tells_nothing_makes_the_next_one_the_probe() {
-    let (mut bench, mut sent) = gate_with(1);
-    bench.core.refused(&mut sent[0], 0, Wait::Unstated(0), at(0));
+    let (mut bench, sent) = gate_with(1);
+    bench.core.refused(&sent[0], 0, Wait::Unstated(0), at(0));
     for _ in 0..4 {
         bench.waiting();
     }
@@ -80,41 +80,41 @@ fn after_an_unstated_wait_the_answer_decides_and_what_tells_nothing_makes_the_ne
     assert_eq!(went, 6_500);
     bench.core.give_back(given_back, at(6_600));
     bench.now = 6_600;
-    let (mut good, went) = next_grant(&mut bench, 9_000).unwrap();
+    let (good, went) = next_grant(&mut bench, 9_000).unwrap();
     assert_eq!(went, 6_600);
     // What comes late from one that no longer counts as the probe opens nothing.
     bench.core.release(slow, at(6_700));
     bench.now = 6_700;
     let last = bench.waiting();
-    bench.core.answered(&mut good, at(6_800));
+    bench.core.answered(&good, at(6_800));
     assert_eq!(bench.core.pop_decided(), Some(last));
 }
 
 #[test]
 fn a_probe_that_is_refused_doubles_an_unstated_wait_once_for_all_of_its_burst() {
     let most = u32::MAX;
-    let (mut bench, mut sent) = gate_with(5);
+    let (mut bench, sent) = gate_with(5);
     // Five refusals of one burst are one event: a second.
-    for grant in &mut sent {
+    for grant in &sent {
         bench.core.refused(grant, 0, Wait::Unstated(most), at(0));
     }
     let mut expected = 1_000;
     let mut now = 0;
     for doubled in [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
         bench.waiting();
-        let (mut probe, went) = next_grant(&mut bench, now + 100_000).unwrap();
+        let (probe, went) = next_grant(&mut bench, now + 100_000).unwrap();
         assert_eq!(went, now + expected);
-        bench.core.refused(&mut probe, 0, Wait::Unstated(most), at(went));
+        bench.core.refused(&probe, 0, Wait::Unstated(most), at(went));
         bench.core.release(probe, at(went));
         (now, expected) = (went, doubled);
     }
     // A success begins anew.
     bench.waiting();
-    let (mut probe, went) = next_grant(&mut bench, now + 100_000).unwrap();
-    bench.core.answered(&mut probe, at(went));
+    let (probe, went) = next_grant(&mut bench, now + 100_000).unwrap();
+    bench.core.answered(&probe, at(went));
     bench.now = went + 10;
-    let mut next = bench.granted();
-    bench.core.refused(&mut next, 0, Wait::Unstated(most), at(went + 10));
+    let next = bench.granted();
+    bench.core.refused(&next, 0, Wait::Unstated(most), at(went + 10));
     bench.waiting();
     assert_eq!(next_grant(&mut bench, went + 100_000).unwrap().1, went + 1_010);
 }
@@ -122,8 +122,8 @@ fn a_probe_that_is_refused_doubles_an_unstated_wait_once_for_all_of_its_burst() 
 /// Those who only wait report no answer: one of them that probes holds up the others for a second, and opens the gate.
 #[test]
 fn bare_waits_open_a_gate_that_was_refused_without_a_stated_wait() {
-    let (mut bench, mut sent) = gate_with(1);
-    bench.core.refused(&mut sent[0], 0, Wait::Unstated(0), at(0));
+    let (mut bench, sent) = gate_with(1);
+    bench.core.refused(&sent[0], 0, Wait::Unstated(0), at(0));
     let wish = Want { usage: Use::Unseen, deadline: Some(at(FOREVER)), ..host() };
     for _ in 0..4 {
         assert!(matches!(ask(&mut bench.core, wish.clone(), at(0)), Ok(Asked::Waiting(_))));
@@ -134,14 +134,14 @@ fn bare_waits_open_a_gate_that_was_refused_without_a_stated_wait() {
 
 #[test]
 fn a_late_refusal_from_before_the_pause_extends_it_and_doubles_nothing() {
-    let (mut bench, mut sent) = gate_with(2);
-    bench.core.refused(&mut sent[0], 0, Wait::Unstated(u32::MAX), at(0));
+    let (mut bench, sent) = gate_with(2);
+    bench.core.refused(&sent[0], 0, Wait::Unstated(u32::MAX), at(0));
     bench.waiting();
-    let (mut probe, went) = next_grant(&mut bench, 5_000).unwrap();
+    let (probe, went) = next_grant(&mut bench, 5_000).unwrap();
     assert_eq!(went, 1_000);
     // While the probe is out, a refusal of the old burst asks for half a second more.
-    bench.core.refused(&mut sent[1], 0, stated(500), at(1_100));
-    bench.core.answered(&mut probe, at(1_200));
+    bench.core.refused(&sent[1], 0, stated(500), at(1_100));
+    bench.core.answered(&probe, at(1_200));
     bench.now = 1_200;
     bench.waiting();
     assert_eq!(next_grant(&mut bench, 5_000).unwrap().1, 1_600);
@@ -150,14 +150,14 @@ fn a_late_refusal_from_before_the_pause_extends_it_and_doubles_nothing() {
 #[test]
 fn a_drained_window_goes_on_one_each_nth() {
     let mut bench = Bench::new("10/s");
-    let mut grants: Vec<_> = (0..3).map(|_| bench.granted()).collect();
-    bench.core.refused(&mut grants[0], 0, stated(5_000), at(0));
+    let grants: Vec<_> = (0..3).map(|_| bench.granted()).collect();
+    bench.core.refused(&grants[0], 0, stated(5_000), at(0));
     for _ in 0..12 {
         bench.waiting();
     }
-    let (mut probe, went) = next_grant(&mut bench, 9_000).unwrap();
+    let (probe, went) = next_grant(&mut bench, 9_000).unwrap();
     assert_eq!(went, 5_000);
-    bench.core.answered(&mut probe, at(5_000));
+    bench.core.answered(&probe, at(5_000));
     let went: Vec<_> = std::iter::from_fn(|| next_grant(&mut bench, 6_000)).map(|(_, at)| at).collect();
     assert_eq!(went, [5_100, 5_200, 5_300, 5_400, 5_500, 5_600, 5_700, 5_800, 5_900, 6_000]);
 }

@@ -101,8 +101,8 @@ impl Simulation {
         }
     }
 
-    fn leave(&mut self, mut grant: Grant, units: u64) {
-        assert!(self.core.send(&mut grant, self.time()), "sent at the instant of the grant");
+    fn leave(&mut self, grant: Grant, units: u64) {
+        assert!(self.core.send(&grant, self.time()), "sent at the instant of the grant");
         self.run.left.push((self.now, units));
         let id = self.grants.len();
         self.grants.push((Some(grant), units));

@@ -59,8 +59,8 @@ fn the_second_cycle_of_a_window_takes_no_more_than_the_first() {
     let mut first = Vec::new();
     for _ in 0..30 {
         match bench.ask_until(12_000) {
-            Ok(Asked::Granted(mut grant)) => {
-                bench.core.answered(&mut grant, at(0));
+            Ok(Asked::Granted(grant)) => {
+                bench.core.answered(&grant, at(0));
                 first.push(grant);
             }
             Ok(Asked::Waiting(_)) => {}

@@ -80,8 +80,8 @@ fn a_pace_that_was_taken_away_and_set_again_owes_nothing_to_the_first_one() {
     let mut bench = Bench::new("1000/h at most 10");
     // Both are drained once, the first by a pause and the second because it begins empty, and both let eleven go.
     bench.core.pause(&name(HOST), at(0), at(0));
-    let mut probe = bench.granted();
-    bench.core.answered(&mut probe, at(0));
+    let probe = bench.granted();
+    bench.core.answered(&probe, at(0));
     bench.now = 36_000;
     let mut grants: Vec<_> = (0..10).map(|_| bench.granted()).collect();
     set(&mut bench, "1000/h");
@@ -109,11 +109,11 @@ fn what_was_taken_to_cost_nothing_can_be_settled_to_something() {
     let wish = |cost| Want { cost, ..host() };
     for limits in ["100 tokens/min, 10/s", "100 tokens/min burst 100", "100 tokens/min paced counted from end"] {
         let mut bench = Bench::new(limits);
-        let Ok(Asked::Granted(mut grant)) = ask(&mut bench.core, wish(tokens(0)), at(0)) else {
+        let Ok(Asked::Granted(grant)) = ask(&mut bench.core, wish(tokens(0)), at(0)) else {
             panic!("nothing costs nothing")
         };
-        bench.core.answered(&mut grant, at(10));
-        bench.core.settle(&mut grant, &Unit::TOKENS, 100, at(10));
+        bench.core.answered(&grant, at(10));
+        bench.core.settle(&grant, &Unit::TOKENS, 100, at(10));
         bench.core.release(grant, at(10));
         assert!(ask(&mut bench.core, wish(tokens(50)), at(20)).is_err(), "{limits}");
         assert!(ask(&mut bench.core, wish(tokens(50)), at(61_000)).is_ok(), "{limits}");
@@ -129,10 +129,10 @@ fn settling_more_and_then_less_takes_the_difference_once() {
         let Ok(Asked::Granted(grant)) = ask(&mut bench.core, wish, at(ms)) else { panic!("not there") };
         grant
     };
-    let mut old = ask(&mut bench, 5, 0);
+    let old = ask(&mut bench, 5, 0);
     let _ = ask(&mut bench, 5, 1_000);
-    bench.core.settle(&mut old, &Unit::REQUESTS, 6, at(1_000));
-    bench.core.settle(&mut old, &Unit::REQUESTS, 0, at(1_000));
+    bench.core.settle(&old, &Unit::REQUESTS, 6, at(1_000));
+    bench.core.settle(&old, &Unit::REQUESTS, 0, at(1_000));
     assert_eq!(burst(&mut bench, 1_000), 5, "the bucket had been full since");
 }
 
@@ -141,11 +141,11 @@ fn settling_and_giving_back_keep_the_steady_rate_after_a_pause() {
     let mut bench = Bench::new("10/s");
     bench.core.pause(&name(HOST), at(1_000), at(0));
     bench.now = 1_000;
-    let mut probe = bench.granted();
-    bench.core.answered(&mut probe, at(1_000));
+    let probe = bench.granted();
+    bench.core.answered(&probe, at(1_000));
     bench.now = 1_300;
-    let mut grant = bench.granted();
-    bench.core.settle(&mut grant, &Unit::REQUESTS, 5, at(1_300));
+    let grant = bench.granted();
+    bench.core.settle(&grant, &Unit::REQUESTS, 5, at(1_300));
     bench.core.give_back(grant, at(1_300));
     assert_eq!(burst(&mut bench, 1_300), 3);
 }

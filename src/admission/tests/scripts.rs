@@ -378,8 +378,8 @@ impl Script {
         Guest::Gone
     }
 
-    fn send(&mut self, id: usize, mut grant: Grant, now: u64) -> Guest {
-        let sent = self.core.send(&mut grant, at(now));
+    fn send(&mut self, id: usize, grant: Grant, now: u64) -> Guest {
+        let sent = self.core.send(&grant, at(now));
         assert_eq!(sent, self.model.send(id), "sent, or recalled");
         if sent {
             return Guest::Sent(grant, now);
@@ -395,27 +395,27 @@ impl Script {
         Guest::Gone
     }
 
-    fn answer(&mut self, id: usize, mut grant: Grant, since: u64, now: u64) -> Guest {
-        let place = self.random.usize(..grant.taken.len());
+    fn answer(&mut self, id: usize, grant: Grant, since: u64, now: u64) -> Guest {
+        let place = self.random.usize(..self.core.gates_of(&grant));
         match self.random.u8(0..16) {
             0 => {
                 let wait = Duration::from_millis(self.random.u64(0..300));
-                self.core.refused(&mut grant, place, Wait::Stated(wait), at(now));
+                self.core.refused(&grant, place, Wait::Stated(wait), at(now));
                 self.model.refused(id, place, Some(signed(wait.as_millis().try_into().unwrap())));
             }
             1 => {
-                self.core.refused(&mut grant, place, Wait::Unstated(0), at(now));
+                self.core.refused(&grant, place, Wait::Unstated(0), at(now));
                 self.model.refused(id, place, None);
             }
             2 => {
                 let (unit, actual) = (self.random.usize(0..2), self.random.u64(0..6));
-                self.core.settle(&mut grant, &UNITS[unit], actual, at(now));
+                self.core.settle(&grant, &UNITS[unit], actual, at(now));
                 self.model.settle(id, unit, signed(actual));
                 return Guest::Answered(grant);
             }
             _ if now > since + 2_000 => {}
             _ => {
-                self.core.answered(&mut grant, at(now));
+                self.core.answered(&grant, at(now));
                 self.model.answered(id);
             }
         }
@@ -470,7 +470,7 @@ impl Script {
         }
         match self.core.collect(ask).unwrap() {
             Ok(grant) => {
-                self.tally.granted_several += usize::from(grant.taken.len() > 1);
+                self.tally.granted_several += usize::from(self.core.gates_of(&grant) > 1);
                 self.guests[id] = Guest::Granted(grant);
             }
             Err(refused) => {

@@ -410,8 +410,8 @@ fn a_bucket_in_debt_holds_no_other_gate() {
     let limits = ["1/s burst 10", "1/s burst 1"].map(str::to_owned);
     let mut sim = Sim::new(&limits, Vec::new());
     let debtor = Want { gates: vec![GateName { rule: 0, key: Key::new(HOST) }], ..host() };
-    let Ok(Asked::Granted(mut grant)) = ask(&mut sim.core, debtor, at(0)) else { panic!("a full bucket refuses") };
-    sim.core.settle(&mut grant, &Unit::REQUESTS, 3_600, at(0));
+    let Ok(Asked::Granted(grant)) = ask(&mut sim.core, debtor, at(0)) else { panic!("a full bucket refuses") };
+    sim.core.settle(&grant, &Unit::REQUESTS, 3_600, at(0));
     sim.join(vec![Asker::new(&[0, 1])]);
     let singles = sim.join(vec![Asker::new(&[1]); 20]);
     sim.run(500);

@@ -182,6 +182,9 @@ impl Gate {
     pub(in super::super) fn release(&mut self, ask: &Ask, taken: i64, now: i64) {
         self.quotas.iter_mut().filter_map(Quota::log).for_each(|log| log.ended(ask.id, now));
         (self.used, self.moved) = (self.used - 1, now);
+        if self.slots.is_none() {
+            return;
+        }
         self.mean_nanos = self.mean_nanos - self.mean_nanos / 16 + (now - taken) * 1_000_000 / 16;
         if self.mean_nanos >= 2 * self.usual_nanos || self.mean_nanos <= self.usual_nanos / 2 {
             self.usual_nanos = (self.mean_nanos.max(1) + 999_999) / 1_000_000 * 1_000_000;

@@ -1,0 +1,18 @@
+//! At which gate a limiter's handle asks, and how long one may wait there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::admission::GateName;
+use crate::driver::Shared;
+use crate::observe::OnWait;
+
+/// What the clones of a handle share.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrance {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) gate: GateName,
+    /// How long somebody waits that has no deadline of its own.
+    pub(crate) max_wait: Duration,
+    pub(crate) on_wait: Option<OnWait>,
+}
