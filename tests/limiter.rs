@@ -614,3 +614,55 @@ async fn of_a_million_who_wait_half_leave_and_the_others_go_in_order() {
     }
     assert_eq!(went, 500_000, "each in its place");
 }
+
+/// How many of 400 who all ask at once go within each of the first minutes.
+async fn gone_in_minutes(limits: &str, minutes: usize) -> Vec<usize> {
+    let (limiter, start) = (Limiter::new(limits).unwrap(), Instant::now());
+    let within = Context::within(Duration::from_secs(3_600));
+    let tasks = (0..400).map(|_| {
+        let (limiter, within) = (limiter.clone(), within.clone());
+        async move {
+            let permit = limiter.acquire(&within).await.unwrap();
+            drop(permit);
+            start.elapsed()
+        }
+    });
+    let went = join_all(tasks).await;
+    let minute = |nth: usize| went.iter().filter(|at| at.as_nanos() / 60_000_000_000 == nth as u128).count();
+    let crowded = |from: &Duration| went.iter().filter(|at| (*from..*from + ms(60_000)).contains(*at)).count();
+    let most = went.iter().map(crowded).max().unwrap();
+    (0..minutes).map(minute).chain([most]).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn sixty_a_minute_means_what_is_written() {
+    assert_eq!(gone_in_minutes("60/min", 3).await, [60, 60, 60, 60], "in any minute no more than 60");
+    assert_eq!(gone_in_minutes("60/min burst 1", 3).await, [60, 60, 60, 60], "one a second");
+    assert_eq!(gone_in_minutes("60/min burst 60", 3).await, [119, 60, 60, 119], "a bucket holds its burst beside");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_many_have_come_and_gone_the_queue_counts_those_who_are_there() {
+    let limiter = Limiter::builder(Limits::new().in_flight(1)).max_waiting(50).build().unwrap();
+    let come_and_go = |seed| {
+        let limiter = limiter.clone();
+        tokio::spawn(async move {
+            let mut random = fastrand::Rng::with_seed(seed);
+            for _ in 0..300 {
+                let patience = Duration::from_micros(random.u64(0..2_000));
+                let permit = timeout(patience, limiter.acquire(&Context::new())).await;
+                yield_now().await;
+                drop(permit);
+            }
+        })
+    };
+    for task in join_all((0..64).map(come_and_go)).await {
+        task.unwrap();
+    }
+    assert!(limiter.snapshot().gates.iter().all(|gate| gate.in_flight == 0));
+    let _held = limiter.try_acquire().unwrap();
+    let waiting: Vec<_> = (0..50).map(|_| limiter.reserve(&Context::new()).unwrap()).collect();
+    assert_eq!(limiter.reserve(&Context::new()).unwrap_err().reason, Reason::QueueFull);
+    drop(waiting);
+    assert!(limiter.reserve(&Context::new()).is_ok());
+}
