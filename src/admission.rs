@@ -46,8 +46,9 @@ pub(crate) use effect::{Effect, Event};
 pub(crate) use gate::Use;
 pub(crate) use gates::GateName;
 use gates::Gates;
-#[cfg_attr(not(test), expect(unused_imports, reason = "for clients with limits of several kinds"))]
-pub(crate) use gates::{Overflow, Rule};
+#[cfg_attr(not(test), expect(unused_imports, reason = "for limits on what comes in"))]
+pub(crate) use gates::Overflow;
+pub(crate) use gates::Rule;
 pub(crate) use grant::Grant;
 use lanes::{Course, Lanes};
 pub(crate) use order::Arrival;

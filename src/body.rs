@@ -1,9 +1,10 @@
-//! A body that holds its permit until it ends, and one that was read ahead.
+//! A body that holds its place in flight until it ends, and one that was read ahead.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
@@ -14,16 +15,18 @@ use reqwest::{Body, Response, ResponseBuilderExt};
 use tokio::time::{Instant, timeout_at};
 
 use crate::permit::Permit;
+use crate::unread::{Hold, Unread};
 
 /// A refusal's body is read ahead up to this, so that its connection can serve the next attempt.
 const MOST_READ_AHEAD: usize = 64 * 1_024;
 
-/// The response to a request with this method, holding the permit until its body has ended, failed, or been dropped.
-pub(crate) fn hold(response: Response, method: &Method, permit: Permit) -> Response {
+/// The response to a request with this method, holding the permit until its body has ended, failed, or been dropped, or
+/// nobody has read it for too long.
+pub(crate) fn hold(response: Response, method: &Method, permit: Permit, unread: &Arc<Unread>) -> Response {
     if has_no_body(&response, method) {
         return response;
     }
-    with_body(response, |body| Body::wrap(Held { body, permit: Some(permit) }))
+    with_body(response, |body| Body::wrap(Held { body, hold: Some(unread.hold(permit)) }))
 }
 
 /// A decoder does not say that its body has ended before it was asked for a frame, so the head is asked too (RFC 9112,
@@ -77,7 +80,7 @@ pin_project! {
     struct Held {
         #[pin]
         body: Body,
-        permit: Option<Permit>,
+        hold: Option<Hold>,
     }
 }
 
@@ -87,12 +90,15 @@ impl http_body::Body for Held {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, reqwest::Error>>> {
         let mut this = self.project();
-        let frame = ready!(this.body.as_mut().poll_frame(cx));
+        let frame = this.body.as_mut().poll_frame(cx);
         // Not every reader asks again after the last frame.
-        if !matches!(frame, Some(Ok(_))) || this.body.is_end_stream() {
-            *this.permit = None;
+        if matches!(frame, Poll::Ready(None | Some(Err(_)))) || this.body.is_end_stream() {
+            *this.hold = None;
         }
-        Poll::Ready(frame)
+        if let Some(hold) = this.hold {
+            hold.is_read(frame.is_pending());
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

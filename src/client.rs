@@ -2,17 +2,24 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::Method;
-use reqwest::{IntoUrl, Request, Response, redirect, retry};
+use http::{HeaderMap, Method};
+use reqwest::{IntoUrl, Request, Response, Url, redirect, retry};
 
-use crate::context::Context;
+use crate::admission::Snapshot;
 use crate::error::Error;
-use crate::exchange::Sender;
+use crate::exchange::{FIRST_HOST, Rules, Sender, Terms};
 use crate::invalid::Invalid;
-use crate::limiter::Limiter;
+use crate::key::Key;
+use crate::limiter::{Limiter, LimiterBuilder};
 use crate::limits::Limits;
+use crate::observe::Waits;
 use crate::request::RequestBuilder;
+use crate::unread::{UNREAD_FOR, Unread};
+
+/// How many times a request is sent at most, unless set.
+const MOST_ATTEMPTS: usize = 4;
 
 /// A client that waits until its limits let a request go. Clones share the limits and the connections.
 ///
@@ -49,6 +56,24 @@ impl Client {
         ClientBuilder::new()
     }
 
+    /// Settings for a client over one of reqwest's, or over its builder.
+    ///
+    /// It sends as it was told: redirects that it follows and retries of its own are requests that are not counted, and its
+    /// default headers go out with them. With [`Client::builder`] none of that happens.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use reqwest_throttle::Client;
+    ///
+    /// let http = reqwest::Client::new();
+    /// let client = Client::from_reqwest(http).limit("10/s").build()?;
+    /// # Ok::<(), reqwest_throttle::Error>(())
+    /// ```
+    pub fn from_reqwest(http: impl Into<ClientBuilder>) -> ClientBuilder {
+        http.into()
+    }
+
     /// A `GET` request.
     pub fn get<U: IntoUrl>(&self, url: U) -> RequestBuilder {
         self.request(Method::GET, url)
@@ -83,7 +108,7 @@ impl Client {
     pub fn request<U: IntoUrl>(&self, method: Method, url: U) -> RequestBuilder {
         let address = url.as_str().to_owned();
         let inner = match url.into_url() {
-            Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(self.sender.http().request(method, url)),
+            Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(self.sender.http.request(method, url)),
             Ok(_) => Err(Error::bad_address(&address, None)),
             Err(error) => Err(Error::bad_address(&address, Some(error))),
         };
@@ -101,7 +126,13 @@ impl Client {
     /// Dropping the future leaves the line, or gives the attempt up; others move up at once.
     pub fn execute(&self, request: Request) -> impl Future<Output = Result<Response, Error>> + Send + use<> {
         let sender = Arc::clone(&self.sender);
-        async move { sender.send(request, &Context::new()).await }
+        async move { sender.send(request, &Terms::default()).await }
+    }
+
+    /// How each host, each key and the whole client stand: what is left, how many are in flight, who waits and for what.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.sender.snapshot()
     }
 }
 
@@ -117,48 +148,225 @@ impl fmt::Debug for Client {
     }
 }
 
+impl RequestBuilder {
+    /// A request that is built already, to be sent by this client.
+    pub fn from_parts(client: Client, request: Request) -> Self {
+        let inner = reqwest::RequestBuilder::from_parts(client.sender.http.clone(), request);
+        Self::new(client.sender, Ok(inner))
+    }
+
+    /// Builds the request, as [`build`](Self::build), and answers the client too.
+    pub fn build_split(self) -> (Client, Result<Request, Error>) {
+        (Client { sender: Arc::clone(&self.sender) }, self.build())
+    }
+}
+
 /// The settings of a [`Client`]. Setters never fail: what cannot be kept is refused by [`build`](Self::build).
+///
+/// What reqwest's builder sets is set by the same names; [`reqwest`](Self::reqwest) reaches the rest of it.
 ///
 /// # Examples
 ///
 /// ```
-/// use reqwest_throttle::Client;
+/// use reqwest_throttle::{Client, Limits};
 /// use std::error::Error as _;
 /// use std::time::Duration;
 ///
-/// let client = Client::builder().each_host("10/s, 4 in flight").reqwest(|http| http.timeout(Duration::from_secs(30))).build();
+/// let client = Client::builder()
+///     .limit("100/s")
+///     .max_in_flight(8)
+///     .host("api.github.com", Limits::new().quota("5000/hour").in_flight(50))
+///     .each_host("5/s")
+///     .timeout(Duration::from_secs(30))
+///     .build();
 /// assert!(client.is_ok());
 /// let error = Client::builder().each_host("0/s").build().unwrap_err();
 /// assert!(error.source().unwrap().to_string().starts_with("each_host: quota `0/s` cannot be kept"));
 /// ```
 #[must_use = "a client is only made by `build`"]
 pub struct ClientBuilder {
-    http: reqwest::ClientBuilder,
-    each_host: Result<Limits, Invalid>,
+    http: Http,
+    headers: HeaderMap,
+    whole: Option<Limits>,
+    each_host: Limits,
+    each_key: Limits,
+    hosts: Vec<(Key, Limits)>,
+    limiter: LimiterBuilder,
+    most_attempts: usize,
+    unread_for: Duration,
+    /// The first setting that cannot be kept.
+    invalid: Option<Invalid>,
+}
+
+/// What sends.
+enum Http {
+    /// A builder of ours: it follows nothing and repeats nothing.
+    Ours(Box<reqwest::ClientBuilder>),
+    /// A builder of somebody else's.
+    Theirs(Box<reqwest::ClientBuilder>),
+    Built(reqwest::Client),
 }
 
 impl ClientBuilder {
     /// No limits, and reqwest's own settings.
     pub fn new() -> Self {
-        Self { http: reqwest::Client::builder(), each_host: Ok(Limits::new()) }
+        Self::over(Http::Ours(Box::new(reqwest::Client::builder())))
     }
 
-    /// The limits of each host (with its port, whatever the scheme), every host counted by itself: a [`Limits`], a [`Quota`](crate::Quota), or a quota's
-    /// text, as in `"10/s"`.
+    fn over(http: Http) -> Self {
+        Self {
+            http,
+            headers: HeaderMap::new(),
+            whole: None,
+            each_host: Limits::new(),
+            each_key: Limits::new(),
+            hosts: Vec::new(),
+            limiter: Limiter::builder(Limits::new()),
+            most_attempts: MOST_ATTEMPTS,
+            unread_for: UNREAD_FOR,
+            invalid: None,
+        }
+    }
+
+    // --- limits
+
+    /// A limit of the whole client, beside those of its hosts: a [`Limits`], a [`Quota`](crate::Quota), or a quota's text,
+    /// as in `"10/s"`. Set again, it is one more.
+    pub fn limit<L>(mut self, limits: L) -> Self
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        let limits = self.checked("limit", limits);
+        self.whole = Some(self.whole.unwrap_or_default().with(limits));
+        self
+    }
+
+    /// How many requests of the whole client may be in flight at once, until their bodies have ended. For a host:
+    /// [`Limits::in_flight`].
+    pub fn max_in_flight(self, most: usize) -> Self {
+        self.limit(Limits::new().in_flight(most))
+    }
+
+    /// The limits of each host (with its port, whatever the scheme) that has none of its own, every host counted by itself.
     pub fn each_host<L>(mut self, limits: L) -> Self
     where
         L: TryInto<Limits>,
         L::Error: Into<Invalid>,
     {
-        self.each_host = limits.try_into().map_err(Into::into);
+        self.each_host = self.checked("each_host", limits);
         self
     }
 
-    /// Sets what reqwest's own builder sets: time-outs, proxies, default headers, TLS.
+    /// The limits of one host, as in `"api.example.com"` or `"localhost:8080"`, in the place of those of
+    /// [`each_host`](Self::each_host).
+    pub fn host<L>(mut self, host: &str, limits: L) -> Self
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        let limits = self.checked("host", limits);
+        match host_key(host) {
+            Some(key) => {
+                self.hosts.retain(|(other, _)| *other != key);
+                self.hosts.push((key, limits));
+            }
+            None => self.refuse(Invalid::new("host", host, "a host as in `api.example.com` or `localhost:8080`")),
+        }
+        self
+    }
+
+    /// The limits of each key that requests name with [`RequestBuilder::key`], every key counted by itself.
+    pub fn each_key<L>(mut self, limits: L) -> Self
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        self.each_key = self.checked("each_key", limits);
+        self
+    }
+
+    fn checked<L>(&mut self, setting: &'static str, limits: L) -> Limits
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        limits.try_into().map_err(Into::into).and_then(|limits| limits.check().map(|()| limits)).unwrap_or_else(
+            |invalid| {
+                self.refuse(invalid.inside(setting));
+                Limits::new()
+            },
+        )
+    }
+
+    fn refuse(&mut self, invalid: Invalid) {
+        self.invalid.get_or_insert(invalid);
+    }
+
+    // --- waiting
+
+    /// How long a request waits that has no deadline of its own. Five minutes unless set.
+    pub fn max_wait(mut self, most: Duration) -> Self {
+        self.limiter = self.limiter.max_wait(most);
+        self
+    }
+
+    /// How many requests may wait in all, as [`LimiterBuilder::max_waiting`]. 10 000 unless set.
+    pub fn max_waiting(mut self, most: usize) -> Self {
+        self.limiter = self.limiter.max_waiting(most);
+        self
+    }
+
+    /// How many hosts and keys there may be that are not at rest, as [`LimiterBuilder::max_keys`]. 100 000 unless set.
+    pub fn max_keys(mut self, most: usize) -> Self {
+        self.limiter = self.limiter.max_keys(most);
+        self
+    }
+
+    /// Tells why a request waits, once it has waited for a second, as [`LimiterBuilder::on_wait`].
+    pub fn on_wait(mut self, tell: impl Fn(&Waits) + Send + Sync + 'static) -> Self {
+        self.limiter = self.limiter.on_wait(tell);
+        self
+    }
+
+    /// How many times a request is sent at most, if the server refuses it because of traffic. Four times unless set; at
+    /// least once.
+    pub fn max_attempts(mut self, most: usize) -> Self {
+        self.most_attempts = most.max(1);
+        self
+    }
+
+    /// For how long nobody has to read a response until it does not count as in flight any more. A minute unless set. A
+    /// read that waits for the server counts as reading.
+    pub fn unread_for(mut self, most: Duration) -> Self {
+        self.unread_for = most;
+        self
+    }
+
+    // --- what reqwest's builder sets
+
+    /// Headers that go out with each request, unless it has one of that name.
+    pub fn default_headers(mut self, headers: HeaderMap) -> Self {
+        for name in headers.keys() {
+            self.headers.remove(name);
+        }
+        self.headers.extend(headers);
+        self
+    }
+
+    /// Sets what reqwest's own builder sets, if it is not here by the same name.
     ///
-    /// Its redirects and its retries stay off, whatever is set here: they would send requests that nobody counted.
+    /// Redirects and retries stay off, whatever is set here: they would send requests that nobody counted. Default headers
+    /// that are set here and not with [`default_headers`](Self::default_headers) go out with every hop.
     pub fn reqwest(mut self, change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Self {
-        self.http = change(self.http);
+        match &mut self.http {
+            Http::Ours(http) | Http::Theirs(http) => **http = change(std::mem::take(&mut **http)),
+            Http::Built(_) => self.refuse(Invalid::new(
+                "reqwest",
+                "a setting",
+                "settings of a builder: `Client::from_reqwest` was given a client that is built already",
+            )),
+        }
         self
     }
 
@@ -168,9 +376,43 @@ impl ClientBuilder {
     ///
     /// When a limit cannot be kept, with the setting, its value and what is allowed; when reqwest cannot be set up.
     pub fn build(self) -> Result<Client, Error> {
-        let limiter = self.each_host.and_then(Limiter::new).map_err(|invalid| invalid.inside("each_host"))?;
-        let http = self.http.redirect(redirect::Policy::none()).retry(retry::never()).build()?;
-        Ok(Client { sender: Arc::new(Sender::new(http, limiter)) })
+        if let Some(invalid) = self.invalid {
+            return Err(invalid.into());
+        }
+        let numbers = (FIRST_HOST..).zip(&self.hosts).map(|(rule, (key, _))| (key.clone(), rule));
+        let rules = Rules { hosts: numbers.collect(), whole: self.whole.is_some().then(|| Key::new("")) };
+        let limits = [self.each_host, self.whole.unwrap_or_default(), self.each_key];
+        let limits = limits.into_iter().chain(self.hosts.into_iter().map(|(_, limits)| limits));
+        let limiter = self.limiter.rules(limits).build()?;
+        let http = match self.http {
+            Http::Ours(http) => http.redirect(redirect::Policy::none()).retry(retry::never()).build()?,
+            Http::Theirs(http) => http.build()?,
+            Http::Built(http) => http,
+        };
+        let (headers, most_attempts) = (self.headers, self.most_attempts);
+        let unread = Arc::new(Unread::new(self.unread_for));
+        Ok(Client { sender: Arc::new(Sender { http, limiter, rules, headers, most_attempts, unread }) })
+    }
+}
+
+/// The key of a host, as the addresses of requests have it.
+fn host_key(host: &str) -> Option<Key> {
+    let url = Url::parse(&format!("http://{host}/")).ok()?;
+    let is_host = url.path() == "/" && url.username().is_empty() && url.query().is_none() && url.fragment().is_none();
+    // Whatever the scheme, its own port goes without saying.
+    let port = url.port().filter(|port| *port != 443);
+    url.host_str().filter(|_| is_host && !host.contains('/')).map(|host| Key::host(host, port))
+}
+
+impl From<reqwest::Client> for ClientBuilder {
+    fn from(http: reqwest::Client) -> Self {
+        Self::over(Http::Built(http))
+    }
+}
+
+impl From<reqwest::ClientBuilder> for ClientBuilder {
+    fn from(http: reqwest::ClientBuilder) -> Self {
+        Self::over(Http::Theirs(Box::new(http)))
     }
 }
 
@@ -182,6 +424,13 @@ impl Default for ClientBuilder {
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").field("each_host", &self.each_host).finish_non_exhaustive()
+        let Self { whole, each_host, each_key, hosts, invalid, .. } = self;
+        f.debug_struct("ClientBuilder")
+            .field("limit", whole)
+            .field("each_host", each_host)
+            .field("each_key", each_key)
+            .field("hosts", hosts)
+            .field("invalid", invalid)
+            .finish_non_exhaustive()
     }
 }

@@ -64,13 +64,19 @@ impl Context {
 
     pub(crate) fn but_within(&self, budget: Duration) -> Self {
         let now = Instant::now();
-        Self { deadline: Some(now.checked_add(budget).unwrap_or(now + FAR)), ..self.clone() }
+        self.clone().until(now.checked_add(budget).unwrap_or(now + FAR))
     }
 
     /// No longer than until this instant.
     #[must_use]
     pub fn with_deadline(deadline: Instant) -> Self {
-        Self { deadline: Some(deadline), ..Self::default() }
+        Self::new().until(deadline)
+    }
+
+    /// The same, until this instant.
+    pub(crate) fn until(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
     }
 
     /// And what it takes, beside one request: so much of a unit that quotas count.
@@ -133,7 +139,7 @@ impl Context {
 
     /// The same, with a deadline for whatever waits.
     pub(crate) fn waiting(&self, max_wait: Duration) -> Self {
-        Self { deadline: Some(self.waits_until(Instant::now(), max_wait)), ..self.clone() }
+        self.clone().until(self.waits_until(Instant::now(), max_wait))
     }
 
     /// The instant after this delay, or the deadline if that comes first.

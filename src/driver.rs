@@ -7,6 +7,7 @@
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// Notified when, after nobody new is let in, nobody waits and no permit is out.
     pub(crate) idle: Notify,
+    /// How many responses hold a place in flight that nobody reads.
+    pub(crate) unread: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -53,7 +56,7 @@ struct Seat {
 impl Shared {
     pub(crate) fn new(core: Admission) -> Self {
         let state = State { core, wakers: Vec::new(), drivers: Vec::new() };
-        Self { began: Instant::now(), state: Mutex::new(state), idle: Notify::new() }
+        Self { began: Instant::now(), state: Mutex::new(state), idle: Notify::new(), unread: AtomicUsize::new(0) }
     }
 
     /// Does something with the core, at the time that it is once the lock is held, and wakes whom that concerns.

@@ -6,7 +6,7 @@ use http::StatusCode;
 use reqwest::Url;
 
 use crate::invalid::Invalid;
-use crate::refused::Refused;
+use crate::refused::{Reason, Refused};
 
 /// Why a request failed: the network, the server, or our own limits.
 ///
@@ -29,12 +29,31 @@ pub struct Error {
 }
 
 #[derive(Debug)]
-enum Inner {
+struct Inner {
+    kind: Kind,
+    attempts: usize,
+}
+
+#[derive(Debug)]
+enum Kind {
     Reqwest(reqwest::Error),
     Refused(Refused),
-    Address { shown: String, source: Option<reqwest::Error> },
+    Address {
+        shown: String,
+        source: Option<reqwest::Error>,
+    },
     Setting(Invalid),
-    Deadline { url: Url },
+    /// An attempt was under way.
+    Interrupted {
+        by: By,
+        url: Option<Url>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    Deadline,
+    Token,
 }
 
 impl Error {
@@ -42,12 +61,29 @@ impl Error {
     pub(crate) fn bad_address(address: &str, source: Option<reqwest::Error>) -> Self {
         let shown = address.split(['?', '#']).next().unwrap_or_default();
         let shown = shown.rsplit_once('@').map_or_else(|| shown.to_owned(), |(_, rest)| format!("…@{rest}"));
-        Inner::Address { shown, source: source.map(reqwest::Error::without_url) }.into()
+        Kind::Address { shown, source: source.map(reqwest::Error::without_url) }.into()
     }
 
     /// The deadline of the whole request came while an attempt was under way.
     pub(crate) fn deadline(url: Url) -> Self {
-        Inner::Deadline { url: without_secrets(url) }.into()
+        Kind::Interrupted { by: By::Deadline, url: Some(without_secrets(url)) }.into()
+    }
+
+    /// Its token was cancelled while an attempt was under way.
+    pub(crate) fn cancelled(url: Url) -> Self {
+        Kind::Interrupted { by: By::Token, url: Some(without_secrets(url)) }.into()
+    }
+
+    /// After so many attempts.
+    pub(crate) fn after(mut self, attempts: usize) -> Self {
+        self.inner.attempts = attempts;
+        self
+    }
+
+    /// How many times the request was sent, or was about to be when it failed.
+    #[must_use]
+    pub fn attempts(&self) -> usize {
+        self.inner.attempts
     }
 
     /// True if our own limits did not let the request go. Nothing was sent then.
@@ -59,8 +95,8 @@ impl Error {
     /// The refusal by our own limits, with the limit, the wait and the number ahead.
     #[must_use]
     pub fn refused(&self) -> Option<&Refused> {
-        match &*self.inner {
-            Inner::Refused(refused) => Some(refused),
+        match &self.inner.kind {
+            Kind::Refused(refused) => Some(refused),
             _ => None,
         }
     }
@@ -69,7 +105,33 @@ impl Error {
     /// go in time is [refused](Self::is_refused), and was not sent.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
-        matches!(&*self.inner, Inner::Deadline { .. }) || self.asks(reqwest::Error::is_timeout)
+        self.was_interrupted(By::Deadline) || self.asks(reqwest::Error::is_timeout)
+    }
+
+    /// True if its token was cancelled, while it waited or while an attempt was under way. In the first case it is
+    /// [refused](Self::is_refused), and nothing was sent.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        let waiting = || self.refused().is_some_and(|refused| refused.reason == Reason::Cancelled);
+        self.was_interrupted(By::Token) || waiting()
+    }
+
+    /// True if a redirect could not be followed.
+    #[must_use]
+    pub fn is_redirect(&self) -> bool {
+        self.asks(reqwest::Error::is_redirect)
+    }
+
+    /// True if the name of the host could not be found.
+    #[must_use]
+    pub fn is_dns(&self) -> bool {
+        self.asks(reqwest::Error::is_dns)
+    }
+
+    /// True if the connection could not be upgraded.
+    #[must_use]
+    pub fn is_upgrade(&self) -> bool {
+        self.asks(reqwest::Error::is_upgrade)
     }
 
     /// True if the connection could not be made.
@@ -81,7 +143,7 @@ impl Error {
     /// True if the request could not be built: a bad address, header, body or setting.
     #[must_use]
     pub fn is_builder(&self) -> bool {
-        matches!(&*self.inner, Inner::Address { .. } | Inner::Setting(_)) || self.asks(reqwest::Error::is_builder)
+        matches!(&self.inner.kind, Kind::Address { .. } | Kind::Setting(_)) || self.asks(reqwest::Error::is_builder)
     }
 
     /// True if the request could not be sent.
@@ -117,20 +179,56 @@ impl Error {
     /// The address that it is about, without its query and password.
     #[must_use]
     pub fn url(&self) -> Option<&Url> {
-        match &*self.inner {
-            Inner::Reqwest(error) => error.url(),
-            Inner::Deadline { url } => Some(url),
+        match &self.inner.kind {
+            Kind::Reqwest(error) => error.url(),
+            Kind::Interrupted { url, .. } => url.as_ref(),
             _ => None,
         }
+    }
+
+    /// The address that it is about, to be changed.
+    pub fn url_mut(&mut self) -> Option<&mut Url> {
+        match &mut self.inner.kind {
+            Kind::Reqwest(error) => error.url_mut(),
+            Kind::Interrupted { url, .. } => url.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// The same about another address.
+    #[must_use]
+    pub fn with_url(mut self, url: Url) -> Self {
+        self.inner.kind = match self.inner.kind {
+            Kind::Reqwest(error) => Kind::Reqwest(error.with_url(url)),
+            Kind::Interrupted { by, .. } => Kind::Interrupted { by, url: Some(url) },
+            other => other,
+        };
+        self
+    }
+
+    /// The same without the address, which may be a secret.
+    #[must_use]
+    pub fn without_url(mut self) -> Self {
+        self.inner.kind = match self.inner.kind {
+            Kind::Reqwest(error) => Kind::Reqwest(error.without_url()),
+            Kind::Address { source, .. } => Kind::Address { shown: "…".to_owned(), source },
+            Kind::Interrupted { by, .. } => Kind::Interrupted { by, url: None },
+            other => other,
+        };
+        self
     }
 
     /// What reqwest said, if it is an error of its.
     #[must_use]
     pub fn reqwest(&self) -> Option<&reqwest::Error> {
-        match &*self.inner {
-            Inner::Reqwest(error) => Some(error),
+        match &self.inner.kind {
+            Kind::Reqwest(error) => Some(error),
             _ => None,
         }
+    }
+
+    fn was_interrupted(&self, by: By) -> bool {
+        matches!(&self.inner.kind, Kind::Interrupted { by: found, .. } if *found == by)
     }
 
     fn asks(&self, question: impl FnOnce(&reqwest::Error) -> bool) -> bool {
@@ -147,9 +245,9 @@ fn without_secrets(mut url: Url) -> Url {
     url
 }
 
-impl From<Inner> for Error {
-    fn from(inner: Inner) -> Self {
-        Self { inner: Box::new(inner) }
+impl From<Kind> for Error {
+    fn from(kind: Kind) -> Self {
+        Self { inner: Box::new(Inner { kind, attempts: 0 }) }
     }
 }
 
@@ -158,19 +256,19 @@ impl From<reqwest::Error> for Error {
         if let Some(url) = error.url_mut() {
             *url = without_secrets(url.clone());
         }
-        Inner::Reqwest(error).into()
+        Kind::Reqwest(error).into()
     }
 }
 
 impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {
-        Inner::Refused(refused).into()
+        Kind::Refused(refused).into()
     }
 }
 
 impl From<Invalid> for Error {
     fn from(invalid: Invalid) -> Self {
-        Inner::Setting(invalid).into()
+        Kind::Setting(invalid).into()
     }
 }
 
@@ -182,26 +280,32 @@ impl fmt::Debug for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.inner {
-            Inner::Reqwest(error) => error.fmt(f),
-            Inner::Refused(_) => f.write_str("our own limits did not let the request go"),
-            Inner::Address { shown, .. } => {
+        match &self.inner.kind {
+            Kind::Reqwest(error) => error.fmt(f),
+            Kind::Refused(_) => f.write_str("our own limits did not let the request go"),
+            Kind::Address { shown, .. } => {
                 write!(f, "the address `{shown}` cannot be requested; write it whole, as in `https://example.com/path`")
             }
-            Inner::Setting(_) => f.write_str("the client cannot be built"),
-            Inner::Deadline { url } => write!(f, "the request's deadline came before the answer of {url}"),
+            Kind::Setting(_) => f.write_str("the client cannot be built"),
+            Kind::Interrupted { by, url } => {
+                f.write_str(match by {
+                    By::Deadline => "the request's deadline came before the answer",
+                    By::Token => "the request was cancelled before the answer came",
+                })?;
+                url.iter().try_for_each(|url| write!(f, ", of {url}"))
+            }
         }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &*self.inner {
-            Inner::Reqwest(error) => error.source(),
-            Inner::Refused(refused) => Some(refused),
-            Inner::Address { source, .. } => source.as_ref().map(|source| source as _),
-            Inner::Setting(invalid) => Some(invalid),
-            Inner::Deadline { .. } => None,
+        match &self.inner.kind {
+            Kind::Reqwest(error) => error.source(),
+            Kind::Refused(refused) => Some(refused),
+            Kind::Address { source, .. } => source.as_ref().map(|source| source as _),
+            Kind::Setting(invalid) => Some(invalid),
+            Kind::Interrupted { .. } => None,
         }
     }
 }

@@ -67,7 +67,7 @@
 //! |---|---|
 //! | `serde` | [`Quota`] as its text in settings |
 //! | `default-tls`, `http2`, `charset`, `system-proxy` | on by default, as in reqwest |
-//! | `json`, `query`, `form` | the methods of that name on [`RequestBuilder`] |
+//! | `json`, `query`, `form`, `multipart` | the methods of that name on [`RequestBuilder`] |
 //! | `stream`, `gzip`, `brotli`, `deflate`, `zstd`, `cookies`, `hickory-dns`, `socks`, `rustls…`, `native-tls…` | as in reqwest |
 //!
 //! # Time
@@ -111,12 +111,14 @@ mod limiter;
 
 // HTTP
 mod error;
+mod unread;
 mod body;
 mod exchange;
 
 // clients
 mod request;
 mod client;
+mod settings;
 
 pub use admission::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
 pub use client::{Client, ClientBuilder};
@@ -134,7 +136,31 @@ pub use refused::{Reason, Refused};
 pub use request::RequestBuilder;
 pub use reservation::{Reservation, Reserved};
 
-pub use reqwest::{Body, Method, Request, Response, StatusCode, Url, Version, header};
+/// What reqwest's users import beside its client, so that only the crate's name changes.
+pub use reqwest::{
+    Body, IntoUrl, Method, NoProxy, Proxy, Request, Response, ResponseBuilderExt, StatusCode, Url, Version, dns,
+    header, redirect,
+};
+
+#[cfg(feature = "cookies")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cookies")))]
+pub use reqwest::cookie;
+#[cfg(feature = "multipart")]
+#[cfg_attr(docsrs, doc(cfg(feature = "multipart")))]
+pub use reqwest::multipart;
+#[cfg(any(
+    feature = "default-tls",
+    feature = "rustls",
+    feature = "rustls-no-provider",
+    feature = "native-tls",
+    feature = "native-tls-no-alpn",
+    feature = "native-tls-vendored",
+    feature = "native-tls-vendored-no-alpn"
+))]
+pub use reqwest::{Certificate, Identity, tls};
+
+/// What may fail with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

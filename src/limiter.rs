@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use smallvec::{SmallVec, smallvec};
 use tokio::time::{Instant, timeout_at};
 
-use crate::admission::{Admission, Arrival, Asked, GateName, Settings, Snapshot, Use, Wish};
+use crate::admission::{Admission, Arrival, Asked, GateName, Rule, Settings, Snapshot, Use, Wish};
 use crate::context::Context;
 use crate::cost::Cost;
 use crate::driver::Shared;
@@ -109,12 +111,23 @@ impl Limiter {
         self.of(Key::new(key))
     }
 
-    pub(crate) fn of(&self, key: Key) -> Self {
-        Self(Arc::new(Entrance { gate: GateName { rule: RULE, key }, ..Entrance::clone(&self.0) }))
+    fn of(&self, key: Key) -> Self {
+        self.through(smallvec![GateName { rule: RULE, key }])
+    }
+
+    /// The limiter of those who pass all of these gates. The first is the one that a refusal is about.
+    pub(crate) fn through(&self, gates: SmallVec<[GateName; 1]>) -> Self {
+        let Entrance { shared, max_wait, on_wait, .. } = &*self.0;
+        Self(Arc::new(Entrance { shared: Arc::clone(shared), gates, max_wait: *max_wait, on_wait: on_wait.clone() }))
     }
 
     pub(crate) fn max_wait(&self) -> Duration {
         self.0.max_wait
+    }
+
+    /// How many responses hold a place in flight that nobody reads.
+    pub(crate) fn unread(&self) -> usize {
+        self.0.shared.unread.load(Relaxed)
     }
 
     /// A permit, if one can be had without waiting and without overtaking anybody.
@@ -124,7 +137,7 @@ impl Limiter {
     /// [`Reason::WouldWait`](crate::Reason::WouldWait), with the limit that is in the way and the wait that it would take.
     pub fn try_acquire(&self) -> Result<Permit, Refused> {
         let cost = Cost::new();
-        self.ask_at_once(&Wish::new(std::slice::from_ref(&self.0.gate), &cost))
+        self.ask_at_once(&Wish::new(&self.0.gates, &cost))
     }
 
     /// As [`try_acquire`](Self::try_acquire), with the cost, the priority and the flow of a context. Its deadline does not
@@ -138,7 +151,7 @@ impl Limiter {
             class: context.urgency(),
             flow: context.flow_name().cloned(),
             cancelled: context.is_cancelled(),
-            ..Wish::new(std::slice::from_ref(&self.0.gate), context.costs())
+            ..Wish::new(&self.0.gates, context.costs())
         })
     }
 
@@ -223,7 +236,11 @@ impl Limiter {
     /// the longest holds.
     pub fn pause_until(&self, until: Instant) {
         let until = self.0.shared.time(until);
-        self.0.shared.with(|core, now| core.pause(&self.0.gate, until, now));
+        self.0.shared.with(|core, now| {
+            for gate in &self.0.gates {
+                core.pause(gate, until, now);
+            }
+        });
     }
 
     /// Other limits from now on, for everybody who shares this limiter, also for those who wait. What has been used
@@ -276,7 +293,7 @@ impl Limiter {
     }
 }
 
-fn checked<L>(limits: L) -> Result<Limits, Invalid>
+pub(crate) fn checked<L>(limits: L) -> Result<Limits, Invalid>
 where
     L: TryInto<Limits>,
     L::Error: Into<Invalid>,
@@ -288,7 +305,7 @@ where
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("key", &self.0.gate.key).finish_non_exhaustive()
+        f.debug_struct("Limiter").field("key", &self.0.gates[0].key).finish_non_exhaustive()
     }
 }
 
@@ -301,6 +318,14 @@ pub struct LimiterBuilder {
 }
 
 impl LimiterBuilder {
+    /// Several limits, each for gates of their own, by number, in the place of those that it was begun with.
+    pub(crate) fn rules(mut self, rules: impl IntoIterator<Item = Limits>) -> Self {
+        if let Ok(settings) = &mut self.settings {
+            settings.rules = rules.into_iter().map(|limits| Rule { limits, shared: false }).collect();
+        }
+        self
+    }
+
     /// How long somebody waits that has no deadline of its own. Five minutes unless set.
     #[must_use]
     pub fn max_wait(mut self, most: Duration) -> Self {
@@ -347,7 +372,7 @@ impl LimiterBuilder {
             return Err(Invalid::new("max_keys", "0", "at least 1"));
         }
         let shared = Arc::new(Shared::new(Admission::new(settings)));
-        let gate = GateName { rule: RULE, key: Key::new("") };
-        Ok(Limiter(Arc::new(Entrance { shared, gate, max_wait: self.max_wait, on_wait: self.on_wait })))
+        let gates = smallvec![GateName { rule: RULE, key: Key::new("") }];
+        Ok(Limiter(Arc::new(Entrance { shared, gates, max_wait: self.max_wait, on_wait: self.on_wait })))
     }
 }

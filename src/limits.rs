@@ -74,6 +74,16 @@ impl Limits {
         self
     }
 
+    /// These and others, of the same key.
+    pub(crate) fn with(mut self, others: Self) -> Self {
+        let Self { quotas, in_flight, reserved, invalid } = others;
+        self.quotas.extend(quotas);
+        self.in_flight = in_flight.or(self.in_flight);
+        self.reserved = if reserved == [0; 2] { self.reserved } else { reserved };
+        self.invalid = self.invalid.or(invalid);
+        self
+    }
+
     fn refuse(&mut self, field: &'static str, value: String, allowed: &'static str) {
         self.invalid.get_or_insert_with(|| Invalid::new(field, value, allowed));
     }

@@ -20,6 +20,8 @@ pub struct Waits {
     pub waited: Duration,
     /// How much longer it has to at the least, as things stand.
     pub at_least: Duration,
+    /// How many responses of the client are open and nobody reads them: each holds its place in flight.
+    pub unread: usize,
 }
 
 impl fmt::Display for Waits {
@@ -27,9 +29,13 @@ impl fmt::Display for Waits {
         let Self { why, ahead, waited, at_least, .. } = self;
         let (waited, at_least) = (readable(*waited), readable(*at_least));
         write!(f, "waits since {waited:?}, with {ahead} ahead: {why}; {at_least:?} more at least")?;
-        match self.keys.join(" + ") {
-            keys if keys.is_empty() => Ok(()),
-            keys => write!(f, ", for {keys}"),
+        match self.keys.iter().filter(|key| !key.is_empty()).cloned().collect::<Vec<_>>().join(" + ") {
+            keys if keys.is_empty() => {}
+            keys => write!(f, ", for {keys}")?,
+        }
+        match self.unread {
+            0 => Ok(()),
+            unread => write!(f, "; {unread} responses are open that nobody reads"),
         }
     }
 }

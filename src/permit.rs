@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use crate::admission::{Arrival, Grant};
@@ -88,6 +89,21 @@ impl Permit {
         let arrival = grant.arrival;
         self.entrance.shared.with(|core, now| core.give_back(grant, now));
         Some(arrival)
+    }
+
+    /// The response that holds it is one that nobody reads, or not any more.
+    pub(crate) fn note_unread(&self, is_unread: bool) {
+        let unread = &self.entrance.shared.unread;
+        if is_unread {
+            unread.fetch_add(1, Relaxed);
+        } else {
+            unread.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// The first of the keys that it passed.
+    pub(crate) fn key(&self) -> &str {
+        self.entrance.gates[0].key.as_str()
     }
 
     /// How long it was waited for.

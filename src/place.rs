@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{self, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
+use tracing::{Level, enabled, info};
 
 use crate::admission::{Admission, Arrival, AskId, Asked, Grant, Use, Wish};
 use crate::context::Context;
@@ -114,23 +116,28 @@ impl Place {
                 cx.waker().wake_by_ref();
             }
         }
-        let (Some(OnWait(tell)), Some(began)) = (&self.entrance.on_wait, self.asker.began) else { return };
-        if self.watch.told {
-            return;
-        }
+        let wanted = self.entrance.on_wait.is_some() || enabled!(target: "reqwest_throttle::wait", Level::INFO);
+        let Some(began) = self.asker.began.filter(|_| wanted && !self.watch.told) else { return };
         let long = self.watch.long.get_or_insert_with(|| Box::pin(sleep_until(began + LONG)));
         if long.as_mut().poll(cx).is_ready() {
-            if let Some(waits) = self.waits() {
-                tell(&waits);
-            }
+            self.tell();
             self.watch.told = true;
         }
     }
 
+    fn tell(&self) {
+        let Some(waits) = self.waits() else { return };
+        if let Some(OnWait(tell)) = &self.entrance.on_wait {
+            tell(&waits);
+        }
+        info!(target: "reqwest_throttle::wait", "{waits}");
+    }
+
     fn waits(&self) -> Option<Waits> {
         let (id, began) = (self.asker.waiting()?, self.asker.began?);
+        let unread = self.entrance.shared.unread.load(Relaxed);
         let (lane, ahead) = self.entrance.shared.with(|core, now| core.why(id, now))?;
-        Some(Waits { keys: lane.keys, why: lane.why, ahead, waited: began.elapsed(), at_least: self.delay() })
+        Some(Waits { keys: lane.keys, why: lane.why, ahead, waited: began.elapsed(), at_least: self.delay(), unread })
     }
 }
 
@@ -175,7 +182,7 @@ impl Asker {
                 arrival,
                 deadline: Some(entrance.shared.time(waits_until)),
                 cancelled: self.context.is_cancelled(),
-                ..Wish::new(std::slice::from_ref(&entrance.gate), self.context.costs())
+                ..Wish::new(&entrance.gates, self.context.costs())
             },
             now,
         )?;

@@ -41,6 +41,9 @@ pub struct Refused {
     pub wait: Option<Duration>,
     /// How many wait ahead.
     pub ahead: usize,
+    /// How many responses of a client are open and nobody reads them: each holds its place in flight until it is read to its
+    /// end, dropped, or given up.
+    pub unread: usize,
 }
 
 /// Why a request was refused.
@@ -71,7 +74,7 @@ impl Refused {
     /// A refusal by nobody's quota; the limiter fills in what stood in the way.
     pub(crate) fn new(reason: Reason, limit: &str) -> Self {
         let limit = limit.to_owned();
-        Self { reason, limit, quota: None, in_flight: None, paused: false, wait: None, ahead: 0 }
+        Self { reason, limit, quota: None, in_flight: None, paused: false, wait: None, ahead: 0, unread: 0 }
     }
 }
 
@@ -105,7 +108,12 @@ impl fmt::Display for Refused {
             0 => {}
             ahead => write!(f, ", with {ahead} ahead")?,
         }
-        write!(f, "; {remedy}")
+        match self.unread {
+            0 => write!(f, "; {remedy}"),
+            unread => {
+                write!(f, "; {unread} responses are open that nobody reads: read them to their end, or drop them")
+            }
+        }
     }
 }
 

@@ -6,25 +6,42 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use reqwest::{Body, Request, Response};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::cost::Unit;
 use crate::error::Error;
-use crate::exchange::Sender;
+use crate::exchange::{Sender, Terms};
+use crate::key::Key;
+use crate::priority::Priority;
 
-/// A request in the making, as [`reqwest::RequestBuilder`], with a budget for the wait. [`send`](Self::send) waits for the
+/// A request in the making, as [`reqwest::RequestBuilder`], with what its waiting asks for. [`send`](Self::send) waits for the
 /// request's turn.
+///
+/// # Examples
+///
+/// ```no_run
+/// # async fn run() -> Result<(), reqwest_throttle::Error> {
+/// use reqwest_throttle::{Client, Priority};
+/// use std::time::Duration;
+///
+/// let client = Client::builder().limit("50/s, 100_000 tokens/min").build()?;
+/// let request = client.post("https://example.com/").body("a prompt").cost("tokens", 1_200);
+/// let response = request.within(Duration::from_secs(5)).priority(Priority::Low).flow("tenant-7").send().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a request is only sent by `send`"]
 pub struct RequestBuilder {
-    sender: Arc<Sender>,
+    pub(crate) sender: Arc<Sender>,
     inner: Result<reqwest::RequestBuilder, Error>,
-    budget: Option<Duration>,
-    context: Context,
+    terms: Terms,
 }
 
 impl RequestBuilder {
     pub(crate) fn new(sender: Arc<Sender>, inner: Result<reqwest::RequestBuilder, Error>) -> Self {
-        Self { sender, inner, budget: None, context: Context::new() }
+        Self { sender, inner, terms: Terms::default() }
     }
 
     fn map(mut self, change: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> Self {
@@ -89,6 +106,13 @@ impl RequestBuilder {
         self.map(|inner| inner.form(form))
     }
 
+    /// Sets the body to a form of several parts. reqwest sends it as a stream, so it is sent only once.
+    #[cfg(feature = "multipart")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "multipart")))]
+    pub fn multipart(self, multipart: reqwest::multipart::Form) -> Self {
+        self.map(|inner| inner.multipart(multipart))
+    }
+
     /// How long one attempt may take, from its sending to the end of its body. Waiting for one's turn does not count:
     /// that is [`within`](Self::within).
     pub fn timeout(self, timeout: Duration) -> Self {
@@ -98,18 +122,64 @@ impl RequestBuilder {
     /// How long everything may take until the response is there, from [`send`](Self::send) on: waiting for its turn,
     /// pauses that the server asks for, and all attempts. Without it, the waiting takes five minutes at most.
     pub fn within(mut self, budget: Duration) -> Self {
-        self.budget = Some(budget);
+        self.terms.budget = Some(budget);
         self
+    }
+
+    /// The same as an instant: until when the response has to be there.
+    pub fn deadline(mut self, deadline: Instant) -> Self {
+        self.terms.budget = None;
+        self.change(|context| context.until(deadline))
     }
 
     /// What it takes beside one request: so much of a unit that quotas count, as `tokens`.
-    pub fn cost(mut self, unit: impl Into<Unit>, amount: u64) -> Self {
-        self.context = self.context.cost(unit, amount);
+    pub fn cost(self, unit: impl Into<Unit>, amount: u64) -> Self {
+        self.change(|context| context.cost(unit, amount))
+    }
+
+    /// Counts it against this key too, a tenant or an account, by the limits that
+    /// [`ClientBuilder::each_key`](crate::ClientBuilder::each_key) says.
+    pub fn key(mut self, key: &str) -> Self {
+        self.terms.key = Some(Key::new(key));
         self
     }
 
-    /// Builds the request, to be sent with [`Client::execute`](crate::Client::execute). A budget that was set with
-    /// [`within`](Self::within) is not part of it.
+    /// How urgent it is. [`Priority::Normal`] unless said.
+    pub fn priority(self, priority: Priority) -> Self {
+        self.change(|context| context.priority(priority))
+    }
+
+    /// For whom it is: those of the same priority take turns, as [`Context::flow`] says.
+    pub fn flow(self, name: impl Into<Arc<str>>) -> Self {
+        self.change(|context| context.flow(name))
+    }
+
+    /// Gives it up when this token is cancelled, whether it waits or an attempt is under way.
+    pub fn cancel_on(self, token: &CancellationToken) -> Self {
+        self.change(|context| context.cancel_on(token))
+    }
+
+    /// Deadline, cost, priority, flow and token in one, in the place of those that were set before.
+    pub fn context(mut self, context: &Context) -> Self {
+        self.terms.budget = None;
+        self.terms.context = context.clone();
+        self
+    }
+
+    /// It does not count as in flight any more once the head of its response has come; else it does until its body has
+    /// ended.
+    pub fn release_on_headers(mut self) -> Self {
+        self.terms.release_on_headers = true;
+        self
+    }
+
+    fn change(mut self, change: impl FnOnce(Context) -> Context) -> Self {
+        self.terms.context = change(self.terms.context);
+        self
+    }
+
+    /// Builds the request, to be sent with [`Client::execute`](crate::Client::execute). What its waiting asks for is not part
+    /// of it, nor are the client's default headers.
     ///
     /// # Errors
     ///
@@ -118,8 +188,15 @@ impl RequestBuilder {
         Ok(self.inner?.build()?)
     }
 
+    /// A second one like it. `None` if its body is a stream, or it cannot be built.
+    #[must_use]
+    pub fn try_clone(&self) -> Option<Self> {
+        let inner = self.inner.as_ref().ok()?.try_clone()?;
+        Some(Self { sender: Arc::clone(&self.sender), inner: Ok(inner), terms: self.terms.clone() })
+    }
+
     /// Waits for the request's turn, and sends it. A 429 pauses the host for everybody who uses this client (or a clone
-    /// of it) and is repeated, in its place, up to three times; the last answer is returned as it came.
+    /// of it) and is repeated, in its place, up to three times or as often as is set; the last answer is returned as it came.
     ///
     /// # Errors
     ///
@@ -130,14 +207,12 @@ impl RequestBuilder {
     ///
     /// Dropping the future leaves the line, or gives the attempt up; others move up at once.
     pub async fn send(self) -> Result<Response, Error> {
-        let context = self.budget.map_or_else(|| self.context.clone(), |budget| self.context.but_within(budget));
-        let request = self.inner?.build()?;
-        self.sender.send(request, &context).await
+        self.sender.send(self.inner?.build()?, &self.terms).await
     }
 }
 
 impl fmt::Debug for RequestBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestBuilder").field("budget", &self.budget).finish_non_exhaustive()
+        f.debug_struct("RequestBuilder").field("terms", &self.terms).finish_non_exhaustive()
     }
 }
