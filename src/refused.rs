@@ -29,7 +29,7 @@ use crate::time::readable;
 pub struct Refused {
     /// Why.
     pub reason: Reason,
-    /// Whose limit is in the way: the host, for a client; empty for a bare limiter.
+    /// Whose limit is in the way: the host or the key, for a client; empty for the whole client, or a bare limiter.
     pub limit: String,
     /// The quota in the way, if it is one.
     pub quota: Option<Arc<Quota>>,

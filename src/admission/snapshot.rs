@@ -18,7 +18,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GateSnapshot {
-    /// Its key: the host, for a client; empty for a bare limiter.
+    /// Its key: the host, for a client; empty for the whole client, or a bare limiter.
     pub key: String,
     /// Its quotas.
     pub quotas: Vec<QuotaSnapshot>,

@@ -1,4 +1,4 @@
-//! How much memory is in use.
+//! How much memory is in use, and how often some was asked for.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -6,6 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub struct Counted;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+static ASKED: AtomicUsize = AtomicUsize::new(0);
+
+/// How many allocations there were.
+pub fn allocations() -> usize {
+    ASKED.load(Relaxed)
+}
 
 /// In bytes, now.
 pub fn in_use() -> usize {
@@ -16,6 +23,7 @@ pub fn in_use() -> usize {
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(layout.size(), Relaxed);
+        ASKED.fetch_add(1, Relaxed);
         unsafe { System.alloc(layout) }
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::pedantic)]
 
 mod at_once;
+mod client;
 mod counted;
 mod crowd;
 mod go;
@@ -12,5 +13,6 @@ static ALLOCATOR: counted::Counted = counted::Counted;
 
 fn main() {
     at_once::run();
+    client::run();
     crowd::run();
 }
