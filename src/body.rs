@@ -67,13 +67,16 @@ async fn read_all(mut body: Body) -> Option<VecDeque<Result<Frame<Bytes>, reqwes
 }
 
 /// Replaces the body, and keeps everything else: the address too, which reqwest loses on the way through `http`.
-fn with_body(response: Response, change: impl FnOnce(Body) -> Body) -> Response {
-    let url = response.url().clone();
-    let mut response = http::Response::<Body>::from(response).map(change);
-    if let Ok(address) = http::Response::builder().url(url).body(()) {
-        response.extensions_mut().extend(address.into_parts().0.extensions);
+fn with_body(mut response: Response, change: impl FnOnce(Body) -> Body) -> Response {
+    let mut head = http::Response::builder();
+    if let Some(extensions) = head.extensions_mut() {
+        std::mem::swap(extensions, response.extensions_mut());
     }
-    response.into()
+    let mut head = head.url(response.url().clone());
+    if let Some(extensions) = head.extensions_mut() {
+        std::mem::swap(extensions, response.extensions_mut());
+    }
+    http::Response::<Body>::from(response).map(change).into()
 }
 
 pin_project! {

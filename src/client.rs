@@ -106,11 +106,11 @@ impl Client {
 
     /// A request with any method.
     pub fn request<U: IntoUrl>(&self, method: Method, url: U) -> RequestBuilder {
-        let address = url.as_str().to_owned();
-        let inner = match url.into_url() {
-            Ok(url) if matches!(url.scheme(), "http" | "https") => Ok(self.sender.http.request(method, url)),
-            Ok(_) => Err(Error::bad_address(&address, None)),
-            Err(error) => Err(Error::bad_address(&address, Some(error))),
+        let parsed =
+            Url::parse(url.as_str()).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let inner = match parsed {
+            Some(url) => Ok(self.sender.http.request(method, url)),
+            None => Err(bad_address(url)),
         };
         RequestBuilder::new(Arc::clone(&self.sender), inner)
     }
@@ -134,6 +134,11 @@ impl Client {
     pub fn snapshot(&self) -> Snapshot {
         self.sender.snapshot()
     }
+}
+
+fn bad_address<U: IntoUrl>(url: U) -> Error {
+    let address = url.as_str().to_owned();
+    Error::bad_address(&address, url.into_url().err())
 }
 
 impl Default for Client {
@@ -380,7 +385,7 @@ impl ClientBuilder {
             return Err(invalid.into());
         }
         let numbers = (FIRST_HOST..).zip(&self.hosts).map(|(rule, (key, _))| (key.clone(), rule));
-        let rules = Rules { hosts: numbers.collect(), whole: self.whole.is_some().then(|| Key::new("")) };
+        let rules = Rules::new(numbers.collect(), self.whole.is_some().then(|| Key::new("")));
         let limits = [self.each_host, self.whole.unwrap_or_default(), self.each_key];
         let limits = limits.into_iter().chain(self.hosts.into_iter().map(|(_, limits)| limits));
         let limiter = self.limiter.rules(limits).build()?;

@@ -92,6 +92,10 @@ impl Shared {
         }
     }
 
+    pub(crate) fn somebody_waits(&self) -> bool {
+        self.lock().core.waiting() > 0
+    }
+
     /// Ends a grant. What time it is is only asked where that matters.
     pub(crate) fn end(&self, grant: Grant) {
         let mut state = self.lock();

@@ -1,7 +1,9 @@
 //! The attempts of one request: pass the gates, send, heed the answer, and go again in the same place.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::HeaderMap;
@@ -34,6 +36,9 @@ pub(crate) const EACH_KEY: usize = 2;
 /// Those of the first host that has its own.
 pub(crate) const FIRST_HOST: usize = 3;
 
+/// So many hosts are known without looking their limits up again.
+const MOST_KNOWN: usize = 1_000;
+
 /// By which limits requests are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
@@ -41,12 +46,43 @@ pub(crate) struct Rules {
     pub(crate) hosts: HashMap<Key, usize>,
     /// The key of the whole client, if it has limits.
     pub(crate) whole: Option<Key>,
+    /// The gates of hosts, by name and port, for requests that name no key.
+    known: RwLock<HashMap<String, Ports>>,
 }
 
+/// The ports of one host.
+type Ports = Vec<(Option<u16>, Limiter)>;
+
 impl Rules {
+    pub(crate) fn new(hosts: HashMap<Key, usize>, whole: Option<Key>) -> Self {
+        Self { hosts, whole, known: RwLock::default() }
+    }
+
+    /// The limiter of a request.
+    fn limiter(&self, of: &Limiter, url: &Url, key: Option<&Key>) -> Limiter {
+        let (host, port) = (url.host_str().unwrap_or_default(), url.port());
+        if key.is_some() {
+            return of.through(self.gates(host, port, key));
+        }
+        self.known(host, port).unwrap_or_else(|| {
+            let limiter = of.through(self.gates(host, port, key));
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            if known.len() >= MOST_KNOWN {
+                known.clear();
+            }
+            known.entry(host.to_owned()).or_default().push((port, limiter.clone()));
+            limiter
+        })
+    }
+
+    fn known(&self, host: &str, port: Option<u16>) -> Option<Limiter> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(host)?.iter().find(|(other, _)| *other == port).map(|(_, limiter)| limiter.clone())
+    }
+
     /// The gates of a request, that of its host first.
-    fn gates(&self, url: &Url, key: Option<&Key>) -> SmallVec<[GateName; 1]> {
-        let host = Key::host(url.host_str().unwrap_or_default(), url.port());
+    fn gates(&self, host: &str, port: Option<u16>, key: Option<&Key>) -> SmallVec<[GateName; 1]> {
+        let host = Key::host(host, port);
         let rule = self.hosts.get(&host).copied().unwrap_or(EACH_HOST);
         let mut gates = smallvec![GateName { rule, key: host }];
         gates.extend(self.whole.iter().map(|key| GateName { rule: WHOLE, key: key.clone() }));
@@ -87,7 +123,7 @@ impl Sender {
     /// cannot cover is not begun: before the first attempt that is an error, after a refusal the refusal is the answer.
     pub(crate) async fn send(&self, mut request: Request, terms: &Terms) -> Result<Response, Error> {
         let context = terms.budget.map_or_else(|| terms.context.clone(), |budget| terms.context.but_within(budget));
-        let limiter = self.limiter.through(self.rules.gates(request.url(), terms.key.as_ref()));
+        let limiter = self.rules.limiter(&self.limiter, request.url(), terms.key.as_ref());
         self.add_headers(request.headers_mut());
         let waiting = context.waiting(limiter.max_wait());
         let (mut place, mut refusal, mut sent) = (None, None, 0);
@@ -133,10 +169,16 @@ impl Sender {
 
     /// Waits for a permit that still holds when the request leaves: a pause that came in between recalls it.
     async fn pass(&self, limiter: &Limiter, mut place: Option<Arrival>, waiting: &Context) -> Result<Permit, Refused> {
-        self.unread.look_after();
         loop {
-            let permit = limiter.acquire_in_place(place, waiting).await;
-            let mut permit = permit.map_err(|refused| match refused.in_flight {
+            let mut acquire = pin!(limiter.acquire_in_place(place, waiting));
+            let permit = poll_fn(|cx| {
+                let permit = acquire.as_mut().poll(cx);
+                if permit.is_pending() {
+                    self.unread.look_after();
+                }
+                permit
+            });
+            let mut permit = permit.await.map_err(|refused| match refused.in_flight {
                 Some(_) => Refused { unread: limiter.unread(), ..refused },
                 None => refused,
             })?;

@@ -91,6 +91,11 @@ impl Permit {
         Some(arrival)
     }
 
+    /// Whether anybody waits, at whatever gate.
+    pub(crate) fn somebody_waits(&self) -> bool {
+        self.entrance.shared.somebody_waits()
+    }
+
     /// The response that holds it is one that nobody reads, or not any more.
     pub(crate) fn note_unread(&self, is_unread: bool) {
         let unread = &self.entrance.shared.unread;

@@ -1,7 +1,7 @@
 //! Which responses nobody reads any more: after a while, each gives its place up.
 //!
 //! A body counts as read while a read of it is under way, however long the server takes. What nobody has begun to read,
-//! or has stopped reading, is looked at by a task that exists only while a response is open.
+//! or has stopped reading, is looked at by a task that exists only while a response is open and somebody waits.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -53,15 +53,18 @@ impl Unread {
 
     /// The head of a response is here, and nobody reads its body yet.
     pub(crate) fn hold(self: &Arc<Self>, permit: Permit) -> Hold {
+        let somebody_waits = permit.somebody_waits();
         let mut open = Open { permit: Some(permit), unread_since: None };
         open.set_unread(Some(Instant::now()));
         let mut state = self.lock();
         let place = state.open.insert(open);
-        self.watch(state);
+        if somebody_waits {
+            self.watch(state);
+        }
         Hold { unread: Arc::clone(self), place, is_read: false }
     }
 
-    /// Somebody is about to wait: a task looks after those who hold places, also if the last one's runtime has died.
+    /// Somebody waits: a task looks after those who hold places, also if the last one's runtime has died.
     pub(crate) fn look_after(self: &Arc<Self>) {
         self.watch(self.lock());
     }

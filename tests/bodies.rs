@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http::Version;
 use http_body_util::BodyExt;
 use reqwest_throttle::{Client, ClientBuilder, Limits, Response};
 use support::eventually;
@@ -99,7 +98,7 @@ fn echoes_after_an_upgrade() -> String {
     std::thread::spawn(move || {
         let (mut peer, _) = listener.accept().unwrap();
         let mut bytes = [0; 4_096];
-        peer.read(&mut bytes).unwrap();
+        assert!(peer.read(&mut bytes).unwrap() > 0);
         peer.write_all(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n").unwrap();
         let read = peer.read(&mut bytes).unwrap();
         peer.write_all(&bytes[..read]).unwrap();
@@ -126,7 +125,7 @@ fn sends_a_trailer() -> String {
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
         let (mut peer, _) = listener.accept().unwrap();
-        peer.read(&mut [0; 4_096]).unwrap();
+        assert!(peer.read(&mut [0; 4_096]).unwrap() > 0);
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n";
         write!(peer, "{head}5\r\nhello\r\n0\r\nx-sum: 5\r\n\r\n").unwrap();
     });
@@ -140,6 +139,66 @@ async fn frames_and_trailers_come_through() {
     let body = http::Response::<reqwest::Body>::from(response).into_body().collect().await.unwrap();
     assert_eq!(body.trailers().unwrap()["x-sum"], "5");
     assert_eq!((body.to_bytes(), in_flight(&client)), ("hello".into(), 0));
+}
+
+/// Says what is not HTTP, to everybody.
+fn talks_nonsense() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for peer in listener.incoming() {
+            let _ = peer.and_then(|mut peer| peer.write_all(b"SMTP 220 hello\r\n\r\n"));
+        }
+    });
+    format!("http://{address}/")
+}
+
+#[tokio::test]
+async fn whatever_goes_wrong_the_next_one_goes() {
+    let upstream = Upstream::builder().start().await;
+    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = Client::builder().max_in_flight(1).no_proxy().connect_timeout(ms(5_000)).build().unwrap();
+    let wrong = [
+        "http://name.invalid/".to_owned(),
+        format!("http://{refused}/"),
+        talks_nonsense(),
+        upstream.url().replace("http://", "https://"),
+    ];
+    for url in wrong {
+        assert!(client.get(&url).send().await.is_err(), "{url}");
+        assert_eq!(in_flight(&client), 0, "{url}");
+        assert_eq!(client.get(upstream.url()).send().await.unwrap().text().await.unwrap(), "ok", "{url}");
+    }
+    upstream.script([Answer::status(400)]);
+    assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 400);
+    assert_eq!(in_flight(&client), 0, "the response was dropped");
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_takes_its_own_request_along_and_no_other() {
+    let upstream = Upstream::builder().body(Body::chunks(1_000, 10, ms(20))).start().await;
+    let client = one_at_a_time().on_wait(|_| panic!("a hook")).build().unwrap();
+    let held = client.get(upstream.url()).send().await.unwrap();
+    let panicking = tokio::spawn(client.get(upstream.url()).send());
+    assert!(panicking.await.unwrap_err().is_panic());
+    drop(held);
+    client.get(upstream.url()).within(ms(800)).send().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_that_is_cut_is_given_as_far_as_it_came_and_never_repeated() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([Answer::status(200).body(Body::chunks(10, 10, ms(5))).cut_after(30)]);
+    let mut response = one_at_a_time().build().unwrap().get(upstream.url()).send().await.unwrap();
+    let (mut came, mut error) = (0, None);
+    while error.is_none() {
+        match response.chunk().await {
+            Ok(Some(chunk)) => came += chunk.len(),
+            Ok(None) => panic!("cut off, and not ended"),
+            Err(cut) => error = Some(cut),
+        }
+    }
+    assert_eq!((came, upstream.arrivals().len()), (30, 1));
 }
 
 /// Every way in which a caller may end with a response.
@@ -215,6 +274,6 @@ async fn a_storm_of_ends_never_exceeds_the_cap_and_leaves_nothing_in_flight() {
 async fn the_same_storm_over_http2() {
     let upstream = Upstream::builder().limit(Limit::in_flight(8)).body(slow()).start().await;
     let client = Client::builder().each_host(Limits::new().in_flight(4)).http2_prior_knowledge().build().unwrap();
-    assert_eq!(client.get(upstream.url()).send().await.unwrap().version(), Version::HTTP_2);
+    assert_eq!(client.get(upstream.url()).send().await.unwrap().version(), http::Version::HTTP_2);
     storm(client, upstream, 8).await;
 }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -137,8 +138,8 @@ async fn nothing_that_is_printed_has_a_secret_in_it() {
     let mut shown = format!("{client:?} {:?} {:?}", request(), client.snapshot());
     for _ in 0..3 {
         let error = request().within(ms(200)).send().await.unwrap_err();
-        shown += &format!("{error} {error:?} {:?} {:?}", error.url(), std::error::Error::source(&error));
+        write!(shown, "{error} {error:?} {:?} {:?}", error.url(), std::error::Error::source(&error)).unwrap();
     }
-    shown += &format!("{:?}", client.get("http://me:SECRET@[bad?key=SECRET").send().await);
+    write!(shown, "{:?}", client.get("http://me:SECRET@[bad?key=SECRET").send().await).unwrap();
     assert!(shown.len() > 500 && !shown.contains("SECRET"), "{shown}");
 }

@@ -1,7 +1,7 @@
 // A program as people write it with reqwest, included twice by `tests/drop_in.rs`: what is imported is all that differs.
 
 /// What the server saw and answered, one line a call.
-pub async fn run(base: &str) -> Result<Vec<String>> {
+pub(super) async fn run(base: &str) -> Result<Vec<String>> {
     let mut defaults = header::HeaderMap::new();
     defaults.insert("x-app", header::HeaderValue::from_static("program"));
     defaults.insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
