@@ -4,17 +4,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method};
-use reqwest::{IntoUrl, Request, Response, Url, redirect, retry};
+use http::{HeaderMap, HeaderName, Method};
+use reqwest::{IntoUrl, Request, Response, Url, retry};
 
 use crate::admission::Snapshot;
+use crate::counting::{FIRST_HOST, Rules};
 use crate::error::Error;
-use crate::exchange::{FIRST_HOST, Rules, Sender, Terms};
+use crate::exchange::{Sender, Terms};
 use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limiter::{Limiter, LimiterBuilder};
 use crate::limits::Limits;
 use crate::observe::Waits;
+use crate::redirect::{Policy, Redirects};
 use crate::request::RequestBuilder;
 use crate::unread::{UNREAD_FOR, Unread};
 
@@ -199,6 +201,7 @@ pub struct ClientBuilder {
     limiter: LimiterBuilder,
     most_attempts: usize,
     unread_for: Duration,
+    redirects: Redirects,
     /// The first setting that cannot be kept.
     invalid: Option<Invalid>,
 }
@@ -229,6 +232,7 @@ impl ClientBuilder {
             limiter: Limiter::builder(Limits::new()),
             most_attempts: MOST_ATTEMPTS,
             unread_for: UNREAD_FOR,
+            redirects: Redirects::default(),
             invalid: None,
         }
     }
@@ -348,6 +352,29 @@ impl ClientBuilder {
         self
     }
 
+    // --- redirects
+
+    /// Which redirects are followed: ten in a row, unless set. Each hop waits for its turn at its own host. With one of
+    /// reqwest's clients or builders, that follows as it was told.
+    pub fn redirect(mut self, policy: Policy) -> Self {
+        self.redirects.policy = policy;
+        self
+    }
+
+    /// Whether the next address is told in `Referer` where from; it is unless set. Another origin is told no more than this
+    /// one's.
+    pub fn referer(mut self, enable: bool) -> Self {
+        self.redirects.referer = enable;
+        self
+    }
+
+    /// A header that no other origin is to see when a redirect leads there, as `authorization`, `cookie`, `x-api-key` and
+    /// their kin are not, nor any value that is marked as sensitive.
+    pub fn sensitive_header(mut self, name: HeaderName) -> Self {
+        self.redirects.secret.push(name);
+        self
+    }
+
     // --- what reqwest's builder sets
 
     /// Headers that go out with each request, unless it has one of that name.
@@ -389,14 +416,17 @@ impl ClientBuilder {
         let limits = [self.each_host, self.whole.unwrap_or_default(), self.each_key];
         let limits = limits.into_iter().chain(self.hosts.into_iter().map(|(_, limits)| limits));
         let limiter = self.limiter.rules(limits).build()?;
-        let http = match self.http {
-            Http::Ours(http) => http.redirect(redirect::Policy::none()).retry(retry::never()).build()?,
-            Http::Theirs(http) => http.build()?,
-            Http::Built(http) => http,
+        let (http, redirects) = match self.http {
+            Http::Ours(http) => {
+                let http = http.redirect(reqwest::redirect::Policy::none()).retry(retry::never());
+                (http.build()?, Some(self.redirects))
+            }
+            Http::Theirs(http) => (http.build()?, None),
+            Http::Built(http) => (http, None),
         };
         let (headers, most_attempts) = (self.headers, self.most_attempts);
         let unread = Arc::new(Unread::new(self.unread_for));
-        Ok(Client { sender: Arc::new(Sender { http, limiter, rules, headers, most_attempts, unread }) })
+        Ok(Client { sender: Arc::new(Sender { http, limiter, rules, headers, most_attempts, redirects, unread }) })
     }
 }
 

@@ -43,6 +43,10 @@ enum Kind {
         source: Option<reqwest::Error>,
     },
     Setting(Invalid),
+    Redirect {
+        source: Box<dyn std::error::Error + Send + Sync>,
+        url: Option<Url>,
+    },
     /// An attempt was under way.
     Interrupted {
         by: By,
@@ -67,6 +71,11 @@ impl Error {
     /// The deadline of the whole request came while an attempt was under way.
     pub(crate) fn deadline(url: Url) -> Self {
         Kind::Interrupted { by: By::Deadline, url: Some(without_secrets(url)) }.into()
+    }
+
+    /// A redirect, by the response of this address, cannot be followed.
+    pub(crate) fn redirect(source: Box<dyn std::error::Error + Send + Sync>, url: Url) -> Self {
+        Kind::Redirect { source, url: Some(without_secrets(url)) }.into()
     }
 
     /// Its token was cancelled while an attempt was under way.
@@ -119,7 +128,7 @@ impl Error {
     /// True if a redirect could not be followed.
     #[must_use]
     pub fn is_redirect(&self) -> bool {
-        self.asks(reqwest::Error::is_redirect)
+        matches!(&self.inner.kind, Kind::Redirect { .. }) || self.asks(reqwest::Error::is_redirect)
     }
 
     /// True if the name of the host could not be found.
@@ -181,7 +190,7 @@ impl Error {
     pub fn url(&self) -> Option<&Url> {
         match &self.inner.kind {
             Kind::Reqwest(error) => error.url(),
-            Kind::Interrupted { url, .. } => url.as_ref(),
+            Kind::Interrupted { url, .. } | Kind::Redirect { url, .. } => url.as_ref(),
             _ => None,
         }
     }
@@ -190,7 +199,7 @@ impl Error {
     pub fn url_mut(&mut self) -> Option<&mut Url> {
         match &mut self.inner.kind {
             Kind::Reqwest(error) => error.url_mut(),
-            Kind::Interrupted { url, .. } => url.as_mut(),
+            Kind::Interrupted { url, .. } | Kind::Redirect { url, .. } => url.as_mut(),
             _ => None,
         }
     }
@@ -201,6 +210,7 @@ impl Error {
         self.inner.kind = match self.inner.kind {
             Kind::Reqwest(error) => Kind::Reqwest(error.with_url(url)),
             Kind::Interrupted { by, .. } => Kind::Interrupted { by, url: Some(url) },
+            Kind::Redirect { source, .. } => Kind::Redirect { source, url: Some(url) },
             other => other,
         };
         self
@@ -213,6 +223,7 @@ impl Error {
             Kind::Reqwest(error) => Kind::Reqwest(error.without_url()),
             Kind::Address { source, .. } => Kind::Address { shown: "…".to_owned(), source },
             Kind::Interrupted { by, .. } => Kind::Interrupted { by, url: None },
+            Kind::Redirect { source, .. } => Kind::Redirect { source, url: None },
             other => other,
         };
         self
@@ -287,6 +298,10 @@ impl fmt::Display for Error {
                 write!(f, "the address `{shown}` cannot be requested; write it whole, as in `https://example.com/path`")
             }
             Kind::Setting(_) => f.write_str("the client cannot be built"),
+            Kind::Redirect { url, .. } => {
+                f.write_str("a redirect cannot be followed")?;
+                url.iter().try_for_each(|url| write!(f, ", from {url}"))
+            }
             Kind::Interrupted { by, url } => {
                 f.write_str(match by {
                     By::Deadline => "the request's deadline came before the answer",
@@ -305,6 +320,7 @@ impl std::error::Error for Error {
             Kind::Refused(refused) => Some(refused),
             Kind::Address { source, .. } => source.as_ref().map(|source| source as _),
             Kind::Setting(invalid) => Some(invalid),
+            Kind::Redirect { source, .. } => Some(&**source),
             Kind::Interrupted { .. } => None,
         }
     }

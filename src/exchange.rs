@@ -1,24 +1,24 @@
-//! The attempts of one request: pass the gates, send, heed the answer, and go again in the same place.
+//! The attempts of one request: pass the gates, send, heed the answer, and go again in the same place, or where it leads.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::Entry;
 use reqwest::{Request, Response, Url};
-use smallvec::{SmallVec, smallvec};
 use tokio::time::{Instant, timeout_at};
 
-use crate::admission::{Arrival, GateName, Snapshot};
+use crate::admission::{Arrival, Snapshot};
 use crate::body;
 use crate::context::Context;
+use crate::counting::Rules;
 use crate::error::Error;
 use crate::key::Key;
 use crate::limiter::Limiter;
 use crate::permit::Permit;
+use crate::redirect::Redirects;
 use crate::refused::{Reason, Refused};
 use crate::signal;
 use crate::unread::Unread;
@@ -26,70 +26,6 @@ use crate::verdict::{self, Attempt};
 
 /// How long the body of a refusal is waited for before the next attempt.
 const READ_AHEAD: Duration = Duration::from_secs(1);
-
-/// The limits of each host that has none of its own.
-pub(crate) const EACH_HOST: usize = 0;
-/// The limits of the whole client.
-pub(crate) const WHOLE: usize = 1;
-/// The limits of each key that requests name.
-pub(crate) const EACH_KEY: usize = 2;
-/// Those of the first host that has its own.
-pub(crate) const FIRST_HOST: usize = 3;
-
-/// So many hosts are known without looking their limits up again.
-const MOST_KNOWN: usize = 1_000;
-
-/// By which limits requests are counted.
-#[derive(Debug, Default)]
-pub(crate) struct Rules {
-    /// The hosts that have limits of their own, and by which rule those are.
-    pub(crate) hosts: HashMap<Key, usize>,
-    /// The key of the whole client, if it has limits.
-    pub(crate) whole: Option<Key>,
-    /// The gates of hosts, by name and port, for requests that name no key.
-    known: RwLock<HashMap<String, Ports>>,
-}
-
-/// The ports of one host.
-type Ports = Vec<(Option<u16>, Limiter)>;
-
-impl Rules {
-    pub(crate) fn new(hosts: HashMap<Key, usize>, whole: Option<Key>) -> Self {
-        Self { hosts, whole, known: RwLock::default() }
-    }
-
-    /// The limiter of a request.
-    fn limiter(&self, of: &Limiter, url: &Url, key: Option<&Key>) -> Limiter {
-        let (host, port) = (url.host_str().unwrap_or_default(), url.port());
-        if key.is_some() {
-            return of.through(self.gates(host, port, key));
-        }
-        self.known(host, port).unwrap_or_else(|| {
-            let limiter = of.through(self.gates(host, port, key));
-            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-            if known.len() >= MOST_KNOWN {
-                known.clear();
-            }
-            known.entry(host.to_owned()).or_default().push((port, limiter.clone()));
-            limiter
-        })
-    }
-
-    fn known(&self, host: &str, port: Option<u16>) -> Option<Limiter> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(host)?.iter().find(|(other, _)| *other == port).map(|(_, limiter)| limiter.clone())
-    }
-
-    /// The gates of a request, that of its host first.
-    fn gates(&self, host: &str, port: Option<u16>, key: Option<&Key>) -> SmallVec<[GateName; 1]> {
-        let host = Key::host(host, port);
-        let rule = self.hosts.get(&host).copied().unwrap_or(EACH_HOST);
-        let mut gates = smallvec![GateName { rule, key: host }];
-        gates.extend(self.whole.iter().map(|key| GateName { rule: WHOLE, key: key.clone() }));
-        gates.extend(key.map(|key| GateName { rule: EACH_KEY, key: key.clone() }));
-        gates
-    }
-}
 
 /// What is asked for beside the request itself.
 #[derive(Clone, Debug, Default)]
@@ -109,7 +45,54 @@ pub(crate) struct Sender {
     pub(crate) rules: Rules,
     pub(crate) headers: HeaderMap,
     pub(crate) most_attempts: usize,
+    /// Not where reqwest follows by itself.
+    pub(crate) redirects: Option<Redirects>,
     pub(crate) unread: Arc<Unread>,
+}
+
+/// A request on its way: how long it may wait, and what has happened.
+struct Trip {
+    context: Context,
+    /// The same, with a deadline for its waiting.
+    waiting: Context,
+    /// Where it stands in the line.
+    place: Option<Arrival>,
+    sent: usize,
+    /// How many times the present address was tried.
+    tries: usize,
+    /// The answer, if it may not go again.
+    refusal: Option<Response>,
+    /// The addresses that led to the present one.
+    previous: Vec<Url>,
+}
+
+/// What comes after an attempt.
+enum Next {
+    /// The same again.
+    Again(Request),
+    /// Where the response leads.
+    Hop(Request),
+    Done,
+}
+
+/// A request to be sent after this one.
+struct Copy {
+    request: Request,
+    /// Whether the body is there: a stream is sent once.
+    is_whole: bool,
+}
+
+impl Copy {
+    fn of(request: &Request) -> Self {
+        if let Some(request) = request.try_clone() {
+            return Self { request, is_whole: true };
+        }
+        let mut copy = Request::new(request.method().clone(), request.url().clone());
+        *copy.headers_mut() = request.headers().clone();
+        *copy.version_mut() = request.version();
+        *copy.timeout_mut() = request.timeout().copied();
+        Self { request: copy, is_whole: false }
+    }
 }
 
 impl Sender {
@@ -117,44 +100,46 @@ impl Sender {
         self.limiter.snapshot()
     }
 
-    /// Sends a request when its gates let it go, and again if the server refuses it because of traffic.
+    /// Sends a request when its gates let it go; again if the server refuses it because of traffic, and on to where a redirect
+    /// leads.
     ///
-    /// One deadline covers everything: the waits in the line, the server's pauses, and the attempts. A wait that it
+    /// One deadline covers everything: the waits in the line, the server's pauses, the attempts, and the hops. A wait that it
     /// cannot cover is not begun: before the first attempt that is an error, after a refusal the refusal is the answer.
     pub(crate) async fn send(&self, mut request: Request, terms: &Terms) -> Result<Response, Error> {
         let context = terms.budget.map_or_else(|| terms.context.clone(), |budget| terms.context.but_within(budget));
-        let limiter = self.rules.limiter(&self.limiter, request.url(), terms.key.as_ref());
+        let waiting = context.waiting(self.limiter.max_wait());
         self.add_headers(request.headers_mut());
-        let waiting = context.waiting(limiter.max_wait());
-        let (mut place, mut refusal, mut sent) = (None, None, 0);
+        let (place, refusal, previous) = (None, None, Vec::new());
+        let mut trip = Trip { context, waiting, place, sent: 0, tries: 0, refusal, previous };
         loop {
-            let mut permit = match self.pass(&limiter, place, &waiting).await {
+            let limiter = self.rules.limiter(&self.limiter, request.url(), terms.key.as_ref());
+            let mut permit = match self.pass(&limiter, &trip).await {
                 Ok(permit) => permit,
-                Err(refused) => return answer(refusal, refused).map_err(|error| error.after(sent)),
+                Err(refused) => return answer(trip.refusal, refused).map_err(|error| error.after(trip.sent)),
             };
-            sent += 1;
-            place = permit.arrival();
-            let left = self.most_attempts.saturating_sub(sent);
+            let copy = Copy::of(&request);
             let method = request.method().clone();
-            let replay = if left > 0 { request.try_clone() } else { None };
-            let response = match attempt(&self.http, request, &context).await {
+            (trip.sent, trip.tries, trip.place) = (trip.sent + 1, trip.tries + 1, permit.arrival());
+            let response = match execute(&self.http, request, &trip.context).await {
                 Ok(response) => response,
                 Err(error) => {
                     // Nobody was there: the server has counted nothing.
                     if error.is_connect() {
                         permit.give_back();
                     }
-                    return Err(error.after(sent));
+                    return Err(error.after(trip.sent));
                 }
             };
-            let now = Instant::now();
-            let budget = waiting.waits_until(now, limiter.max_wait()).saturating_duration_since(now);
-            match heed(&mut permit, &response, Attempt { left, budget }, replay) {
-                Some(next) => request = next,
-                None if terms.release_on_headers => return Ok(response),
-                None => return Ok(body::hold(response, &method, permit, &self.unread)),
-            }
-            refusal = body::read_ahead(response, context.no_later_than(READ_AHEAD)).await;
+            let next = self.next(&mut trip, &mut permit, &response, copy).map_err(|error| error.after(trip.sent))?;
+            (trip.refusal, request) = match next {
+                Next::Done if terms.release_on_headers => return Ok(response),
+                Next::Done => return Ok(body::hold(response, &method, permit, &self.unread)),
+                Next::Again(next) => (read_ahead(response, &trip).await, next),
+                Next::Hop(next) => {
+                    read_ahead(response, &trip).await;
+                    (None, next)
+                }
+            };
         }
     }
 
@@ -168,9 +153,10 @@ impl Sender {
     }
 
     /// Waits for a permit that still holds when the request leaves: a pause that came in between recalls it.
-    async fn pass(&self, limiter: &Limiter, mut place: Option<Arrival>, waiting: &Context) -> Result<Permit, Refused> {
+    async fn pass(&self, limiter: &Limiter, trip: &Trip) -> Result<Permit, Refused> {
+        let mut place = trip.place;
         loop {
-            let mut acquire = pin!(limiter.acquire_in_place(place, waiting));
+            let mut acquire = pin!(limiter.acquire_in_place(place, &trip.waiting));
             let permit = poll_fn(|cx| {
                 let permit = acquire.as_mut().poll(cx);
                 if permit.is_pending() {
@@ -188,6 +174,47 @@ impl Sender {
             place = permit.return_unsent();
         }
     }
+
+    /// What a response says holds for everybody at the gate, at once. Answers what this request does about it.
+    fn next(&self, trip: &mut Trip, permit: &mut Permit, response: &Response, copy: Copy) -> Result<Next, Error> {
+        let signal = signal::read(response.status(), response.headers());
+        match verdict::wait(signal, fastrand::u32(..)) {
+            Some(wait) => permit.refused(wait),
+            None => permit.answered(),
+        }
+        let now = Instant::now();
+        let budget = trip.waiting.waits_until(now, self.limiter.max_wait()).saturating_duration_since(now);
+        let left = self.most_attempts.saturating_sub(trip.tries);
+        if copy.is_whole && verdict::again(signal, Attempt { left, budget }) {
+            return Ok(Next::Again(copy.request));
+        }
+        self.hop(trip, response, copy)
+    }
+
+    /// Where a response leads.
+    fn hop(&self, trip: &mut Trip, response: &Response, copy: Copy) -> Result<Next, Error> {
+        let (Some(redirects), true) = (&self.redirects, response.status().is_redirection()) else {
+            return Ok(Next::Done);
+        };
+        let here = response.url();
+        trip.previous.push(here.clone());
+        let Copy { mut request, is_whole } = copy;
+        let hop = redirects.next(request.method(), response.status(), response.headers(), &trip.previous);
+        let hop = hop.map_err(|source| Error::redirect(source, here.clone()))?;
+        let Some(hop) = hop.filter(|hop| is_whole || !hop.with_body) else { return Ok(Next::Done) };
+        redirects.carry_over(request.headers_mut(), &hop, here);
+        if !hop.with_body {
+            *request.body_mut() = None;
+        }
+        (*request.method_mut(), *request.url_mut()) = (hop.method, hop.url);
+        trip.tries = 0;
+        Ok(Next::Hop(request))
+    }
+}
+
+/// The response in memory, so that its connection can serve what comes next; `None` if it is large, or does not come.
+async fn read_ahead(response: Response, trip: &Trip) -> Option<Response> {
+    body::read_ahead(response, trip.context.no_later_than(READ_AHEAD)).await
 }
 
 /// What whoever may not go again is told: the refusal that it had, if that is why it would go again in vain.
@@ -198,7 +225,7 @@ fn answer(refusal: Option<Response>, refused: Refused) -> Result<Response, Error
     }
 }
 
-async fn attempt(http: &reqwest::Client, request: Request, context: &Context) -> Result<Response, Error> {
+async fn execute(http: &reqwest::Client, request: Request, context: &Context) -> Result<Response, Error> {
     let (deadline, token) = (context.deadline(), context.cancellation());
     if deadline.is_none() && token.is_none() {
         return Ok(http.execute(request).await?);
@@ -217,14 +244,4 @@ async fn attempt(http: &reqwest::Client, request: Request, context: &Context) ->
         Some(None) => Err(Error::deadline(url)),
         None => Err(Error::cancelled(url)),
     }
-}
-
-/// What a response says holds for everybody at the gate, at once. Answers the request that is to go again.
-fn heed(permit: &mut Permit, response: &Response, attempt: Attempt, replay: Option<Request>) -> Option<Request> {
-    let signal = signal::read(response.status(), response.headers());
-    match verdict::wait(signal, fastrand::u32(..)) {
-        Some(wait) => permit.refused(wait),
-        None => permit.answered(),
-    }
-    replay.filter(|_| verdict::again(signal, attempt))
 }

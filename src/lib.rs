@@ -70,6 +70,15 @@
 //! | `json`, `query`, `form`, `multipart` | the methods of that name on [`RequestBuilder`] |
 //! | `stream`, `gzip`, `brotli`, `deflate`, `zstd`, `cookies`, `hickory-dns`, `socks`, `rustls…`, `native-tls…` | as in reqwest |
 //!
+//! # Watching it
+//!
+//! [`Limiter::snapshot`] and [`Client::snapshot`] say how everything stands. Events of `tracing`:
+//!
+//! | target | level | when |
+//! |---|---|---|
+//! | `reqwest_throttle::wait` | info | somebody has waited for a second; once for each wait, with what it waits for ([`Waits`]) |
+//! | `reqwest_throttle::body` | warn | nobody reads a response: it does not count as in flight any more |
+//!
 //! # Time
 //!
 //! All waiting is on tokio's clock, so tests with paused time work. A tokio timer fires up to a millisecond or so late;
@@ -111,8 +120,10 @@ mod limiter;
 
 // HTTP
 mod error;
+pub mod redirect;
 mod unread;
 mod body;
+mod counting;
 mod exchange;
 
 // clients
@@ -138,8 +149,7 @@ pub use reservation::{Reservation, Reserved};
 
 /// What reqwest's users import beside its client, so that only the crate's name changes.
 pub use reqwest::{
-    Body, IntoUrl, Method, NoProxy, Proxy, Request, Response, ResponseBuilderExt, StatusCode, Url, Version, dns,
-    header, redirect,
+    Body, IntoUrl, Method, NoProxy, Proxy, Request, Response, ResponseBuilderExt, StatusCode, Url, Version, dns, header,
 };
 
 #[cfg(feature = "cookies")]

@@ -11,7 +11,7 @@ use support::eventually;
 use support::judge::Limit;
 use support::upstream::{Answer, Arrival, Body, RetryAfter, Upstream};
 use tokio::time::Instant;
-use wiremock::matchers::{any, body_bytes, header, method, path};
+use wiremock::matchers::{body_bytes, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 const fn ms(ms: u64) -> Duration {
@@ -328,19 +328,6 @@ async fn a_429_without_a_wait_pauses_for_a_second() {
     let statuses = join_all((0..10).map(|_| get())).await;
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     assert_eq!((upstream.accepted(), upstream.refused()), (10, 5));
-}
-
-#[tokio::test]
-async fn redirects_are_returned_not_followed_uncounted() {
-    let server = MockServer::start().await;
-    let redirect = ResponseTemplate::new(302).insert_header("location", "/elsewhere");
-    Mock::given(any()).respond_with(redirect).expect(1).mount(&server).await;
-    let client = Client::builder().reqwest(|reqwest| reqwest.redirect(reqwest::redirect::Policy::limited(5)));
-    let response = client.build().unwrap().get(server.uri()).send().await.unwrap();
-    assert_eq!(
-        (response.status().as_u16(), &response.headers()["location"]),
-        (302, &"/elsewhere".parse::<HeaderValue>().unwrap())
-    );
 }
 
 #[tokio::test]

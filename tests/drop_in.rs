@@ -114,9 +114,7 @@ fn methods(file: &Path, of: &str) -> BTreeSet<String> {
 fn every_method_of_reqwest_is_here_or_named_with_its_reason() {
     let (theirs, ours) = (reqwest().join("src/async_impl"), Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     let left_out = [
-        // Ours are never followed or repeated by reqwest: nobody would count that.
-        "redirect",
-        "referer",
+        // reqwest's own retries are off: nobody would count them.
         "retry",
         // Their bounds have no public name; `ClientBuilder::reqwest` reaches them.
         "dns_resolver",

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use http::StatusCode;
-use reqwest_throttle::{Client, ClientBuilder, Error, Url, redirect};
+use reqwest_throttle::{Client, ClientBuilder, Error, Url};
 use support::upstream::{Answer, Body, Upstream};
 use wiremock::matchers::path;
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -100,7 +100,7 @@ async fn a_client_of_reqwests_that_follows_tells_of_a_loop() {
     let server = MockServer::start().await;
     let around = ResponseTemplate::new(302).insert_header("location", "/around");
     Mock::given(path("/around")).respond_with(around).mount(&server).await;
-    let http = reqwest::Client::builder().redirect(redirect::Policy::limited(3));
+    let http = reqwest::Client::builder().redirect(reqwest::redirect::Policy::limited(3));
     let client = Client::from_reqwest(http).build().unwrap();
     let error = client.get(format!("{}/around", server.uri())).send().await.unwrap_err();
     assert!(error.is_redirect() && !error.is_refused());
