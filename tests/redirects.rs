@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
-use reqwest_throttle::{Body, Client, ClientBuilder, Limits, redirect};
+use reqwest_throttle::{Client, ClientBuilder, Limits, redirect};
 use support::judge::Limit;
 use support::upstream::{self, Answer, Arrival, Upstream};
 
@@ -112,7 +112,7 @@ async fn a_body_goes_along_where_the_status_says_so_and_it_is_there() {
 #[tokio::test]
 async fn a_stream_is_not_sent_again_nor_sent_empty() {
     let upstream = Upstream::builder().start().await;
-    let stream = || Body::wrap_stream(futures_util::stream::iter([Ok::<_, std::io::Error>("once")]));
+    let stream = || reqwest_throttle::Body::wrap_stream(futures_util::stream::iter([Ok::<_, std::io::Error>("once")]));
     upstream.script([leads(307, "/a", "/b"), leads(303, "/c", "/d")]);
     let kept = Client::new().post(upstream.at("/a")).body(stream()).send().await.unwrap();
     assert_eq!((kept.status().as_u16(), paths(&upstream)), (307, vec!["/a".to_owned()]));
