@@ -350,6 +350,11 @@ impl Admission {
         self.state.work();
     }
 
+    /// When the gate of a name opens at the earliest.
+    pub(crate) fn opens(&self, name: &GateName, now: Time) -> Option<Time> {
+        self.state.gates.find(name).map(|gate| self.state.gates[gate].opens(now))
+    }
+
     /// Other limits for all gates of a rule, from now on. Whoever can never go under them, or not in time, learns it.
     pub(crate) fn set_limits(&mut self, rule: usize, limits: Limits, now: Time) {
         self.state.advance(now);

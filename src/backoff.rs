@@ -37,7 +37,6 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the retries of what is not a refusal"))]
     /// The wait after so many retries. Does not wrap: from some number on it is drawn from all of `most`.
     pub(crate) fn delay(self, retries: u32, random: u32) -> Duration {
         let factor = 1_u32.checked_shl(retries).filter(|factor| *factor > 0).unwrap_or(u32::MAX);

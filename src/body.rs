@@ -33,6 +33,7 @@ pub(crate) fn hold(response: Response, method: &Method, permit: Permit, unread: 
 /// 6.3).
 fn has_no_body(response: &Response, method: &Method) -> bool {
     *method == Method::HEAD
+        || response.content_length() == Some(0)
         || matches!(response.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         || response.headers().get(CONTENT_LENGTH).is_some_and(|length| length == "0")
 }
@@ -44,8 +45,10 @@ pub(crate) async fn read_ahead(response: Response, until: Instant) -> Option<Res
         body = Some(inner);
         Body::default()
     });
-    let frames = timeout_at(until, read_all(body?)).await.ok()??;
-    Some(with_body(response, |_| Body::wrap(InMemory { frames })))
+    let body = body?;
+    let hint = body.size_hint();
+    let frames = timeout_at(until, read_all(body)).await.ok()??;
+    Some(with_body(response, |_| Body::wrap(InMemory { frames, hint })))
 }
 
 /// All frames until the end or the first error; `None` if they are more than is kept.
@@ -93,13 +96,12 @@ impl http_body::Body for Held {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, reqwest::Error>>> {
         let mut this = self.project();
-        let frame = this.body.as_mut().poll_frame(cx);
+        let Some(hold) = this.hold.as_mut() else { return this.body.poll_frame(cx) };
+        let frame = this.body.as_mut().poll_frame(&mut Context::from_waker(hold.begin_read(cx.waker())));
+        hold.has_read(frame.is_pending());
         // Not every reader asks again after the last frame.
         if matches!(frame, Poll::Ready(None | Some(Err(_)))) || this.body.is_end_stream() {
             *this.hold = None;
-        }
-        if let Some(hold) = this.hold {
-            hold.is_read(frame.is_pending());
         }
         frame
     }
@@ -116,6 +118,8 @@ impl http_body::Body for Held {
 /// A body that has been read.
 struct InMemory {
     frames: VecDeque<Result<Frame<Bytes>, reqwest::Error>>,
+    /// What was known of its size before.
+    hint: SizeHint,
 }
 
 impl http_body::Body for InMemory {
@@ -131,7 +135,6 @@ impl http_body::Body for InMemory {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let data = self.frames.iter().flatten().filter_map(Frame::data_ref);
-        SizeHint::with_exact(data.map(|bytes| bytes.len() as u64).sum())
+        self.hint
     }
 }

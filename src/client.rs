@@ -1,16 +1,17 @@
 //! The drop-in: [`Client`], and the [`ClientBuilder`] that sets its limits.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
 use reqwest::{IntoUrl, Request, Response, Url, retry};
 
 use crate::admission::Snapshot;
+use crate::backoff::Backoff;
 use crate::counting::{FIRST_HOST, Rules};
-use crate::error::Error;
-use crate::exchange::{Sender, Terms};
+use crate::error::{Error, shown};
+use crate::exchange::{Retries, Sender, Terms};
 use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limiter::{Limiter, LimiterBuilder};
@@ -18,10 +19,14 @@ use crate::limits::Limits;
 use crate::observe::Waits;
 use crate::redirect::{Policy, Redirects};
 use crate::request::RequestBuilder;
+use crate::retry_budget::RetryBudget;
 use crate::unread::{UNREAD_FOR, Unread};
 
 /// How many times a request is sent at most, unless set.
 const MOST_ATTEMPTS: usize = 4;
+
+/// Of a hundred requests, and in ten seconds.
+const RETRY_BUDGET: (u32, u32) = (20, 10);
 
 /// A client that waits until its limits let a request go. Clones share the limits and the connections.
 ///
@@ -197,9 +202,13 @@ pub struct ClientBuilder {
     whole: Option<Limits>,
     each_host: Limits,
     each_key: Limits,
-    hosts: Vec<(Key, Limits)>,
+    /// Each with the keys that its addresses may have.
+    hosts: Vec<(Vec<Key>, Limits)>,
     limiter: LimiterBuilder,
     most_attempts: usize,
+    backoff: Backoff,
+    trusts_503: bool,
+    retry_budget: (u32, u32),
     unread_for: Duration,
     redirects: Redirects,
     /// The first setting that cannot be kept.
@@ -231,6 +240,9 @@ impl ClientBuilder {
             hosts: Vec::new(),
             limiter: Limiter::builder(Limits::new()),
             most_attempts: MOST_ATTEMPTS,
+            backoff: Backoff::default(),
+            trusts_503: false,
+            retry_budget: RETRY_BUDGET,
             unread_for: UNREAD_FOR,
             redirects: Redirects::default(),
             invalid: None,
@@ -275,13 +287,12 @@ impl ClientBuilder {
         L::Error: Into<Invalid>,
     {
         let limits = self.checked("host", limits);
-        match host_key(host) {
-            Some(key) => {
-                self.hosts.retain(|(other, _)| *other != key);
-                self.hosts.push((key, limits));
-            }
-            None => self.refuse(Invalid::new("host", host, "a host as in `api.example.com` or `localhost:8080`")),
+        let keys = host_keys(host);
+        if keys.is_empty() {
+            self.refuse(Invalid::new("host", shown(host), "a host as in `api.example.com` or `localhost:8080`"));
         }
+        self.hosts.retain(|(others, _)| others.iter().all(|other| !keys.contains(other)));
+        self.hosts.push((keys, limits));
         self
     }
 
@@ -326,8 +337,12 @@ impl ClientBuilder {
         self
     }
 
-    /// How many hosts and keys there may be that are not at rest, as [`LimiterBuilder::max_keys`]. 100 000 unless set.
+    /// How many hosts and keys there may be that are not at rest, as [`LimiterBuilder::max_keys`]. 100 000 unless set; at least 3,
+    /// for a request passes up to as many.
     pub fn max_keys(mut self, most: usize) -> Self {
+        if most < 3 {
+            self.refuse(Invalid::new("max_keys", most.to_string(), "at least 3: a request passes up to as many"));
+        }
         self.limiter = self.limiter.max_keys(most);
         self
     }
@@ -338,12 +353,37 @@ impl ClientBuilder {
         self
     }
 
-    /// How many times a request is sent at most, if the server refuses it because of traffic. Four times unless set; at
-    /// least once.
+    // --- going again
+
+    /// How many times a request is sent at most to one address, if it is refused because of traffic, or fails and may be
+    /// repeated. Four times unless set; at least once.
     pub fn max_attempts(mut self, most: usize) -> Self {
         self.most_attempts = most.max(1);
         self
     }
+
+    /// How long a request waits before it is repeated, where no server says how long: anything up to `first`, which doubles
+    /// with each time, up to `most` (exponential, with full jitter). Half a second and 30 s unless set.
+    pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
+        self.backoff = Backoff { first, most };
+        self
+    }
+
+    /// How many repetitions there may be that no server has asked for: so many for a hundred requests of the last ten seconds,
+    /// and so many in ten seconds whatever the traffic. 20 and 10 unless set. Whoever is not repeated gets its answer as it came.
+    pub fn retry_budget(mut self, percent: u32, floor: u32) -> Self {
+        self.retry_budget = (percent, floor);
+        self
+    }
+
+    /// Takes a 503 to say that nothing was done: it is repeated whatever the method. Unless set, only requests are that may be
+    /// done twice, by their method or an `Idempotency-Key`.
+    pub fn trust_503(mut self, trust: bool) -> Self {
+        self.trusts_503 = trust;
+        self
+    }
+
+    // --- responses
 
     /// For how long nobody has to read a response until it does not count as in flight any more. A minute unless set. A
     /// read that waits for the server counts as reading.
@@ -388,8 +428,9 @@ impl ClientBuilder {
 
     /// Sets what reqwest's own builder sets, if it is not here by the same name.
     ///
-    /// Redirects and retries stay off, whatever is set here: they would send requests that nobody counted. Default headers
-    /// that are set here and not with [`default_headers`](Self::default_headers) go out with every hop.
+    /// reqwest's own redirects and retries stay off, whatever is set here, unless it is a builder of somebody else's
+    /// ([`Client::from_reqwest`]): they would send requests that nobody counted. Default headers that are set here and not with
+    /// [`default_headers`](Self::default_headers) go out with every hop.
     pub fn reqwest(mut self, change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Self {
         match &mut self.http {
             Http::Ours(http) | Http::Theirs(http) => **http = change(std::mem::take(&mut **http)),
@@ -411,7 +452,8 @@ impl ClientBuilder {
         if let Some(invalid) = self.invalid {
             return Err(invalid.into());
         }
-        let numbers = (FIRST_HOST..).zip(&self.hosts).map(|(rule, (key, _))| (key.clone(), rule));
+        let numbers = (FIRST_HOST..).zip(&self.hosts);
+        let numbers = numbers.flat_map(|(rule, (keys, _))| keys.iter().map(move |key| (key.clone(), rule)));
         let rules = Rules::new(numbers.collect(), self.whole.is_some().then(|| Key::new("")));
         let limits = [self.each_host, self.whole.unwrap_or_default(), self.each_key];
         let limits = limits.into_iter().chain(self.hosts.into_iter().map(|(_, limits)| limits));
@@ -424,19 +466,28 @@ impl ClientBuilder {
             Http::Theirs(http) => (http.build()?, None),
             Http::Built(http) => (http, None),
         };
-        let (headers, most_attempts) = (self.headers, self.most_attempts);
+        let (headers, (percent, floor)) = (self.headers, self.retry_budget);
+        let (most_attempts, backoff, trusts_503) = (self.most_attempts, self.backoff, self.trusts_503);
+        let budget = Mutex::new(RetryBudget::new(percent, floor));
+        let retries = Retries { most_attempts, backoff, trusts_503, budget };
         let unread = Arc::new(Unread::new(self.unread_for));
-        Ok(Client { sender: Arc::new(Sender { http, limiter, rules, headers, most_attempts, redirects, unread }) })
+        Ok(Client { sender: Arc::new(Sender { http, limiter, rules, headers, retries, redirects, unread }) })
     }
 }
 
-/// The key of a host, as the addresses of requests have it.
-fn host_key(host: &str) -> Option<Key> {
-    let url = Url::parse(&format!("http://{host}/")).ok()?;
-    let is_host = url.path() == "/" && url.username().is_empty() && url.query().is_none() && url.fragment().is_none();
-    // Whatever the scheme, its own port goes without saying.
-    let port = url.port().filter(|port| *port != 443);
-    url.host_str().filter(|_| is_host && !host.contains('/')).map(|host| Key::host(host, port))
+/// The keys of a host, as the addresses of requests have them; none if it is no host. The port of a scheme goes without saying
+/// there, and not with the other scheme.
+fn host_keys(host: &str) -> Vec<Key> {
+    let is_plain = |letter: char| !letter.is_whitespace() && !letter.is_control() && !"/?#@*\\".contains(letter);
+    let url = Url::parse(&format!("http://{host}/")).ok().filter(|_| host.chars().all(is_plain));
+    let Some((name, port)) = url.as_ref().and_then(|url| Some((url.host_str()?, url.port()))) else {
+        return Vec::new();
+    };
+    match port {
+        None if host.ends_with(":80") => vec![Key::host(name, None), Key::host(name, Some(80))],
+        Some(443) => vec![Key::host(name, None), Key::host(name, port)],
+        _ => vec![Key::host(name, port)],
+    }
 }
 
 impl From<reqwest::Client> for ClientBuilder {

@@ -21,6 +21,8 @@ pub(crate) const FIRST_HOST: usize = 3;
 
 /// So many hosts are known without looking their limits up again.
 const MOST_KNOWN: usize = 1_000;
+/// And so many ports of each.
+const MOST_PORTS: usize = 16;
 
 /// By which limits requests are counted.
 #[derive(Debug, Default)]
@@ -53,7 +55,11 @@ impl Rules {
             if known.len() >= MOST_KNOWN {
                 known.clear();
             }
-            known.entry(host.to_owned()).or_default().push((port, limiter.clone()));
+            let ports = known.entry(host.to_owned()).or_default();
+            if ports.len() >= MOST_PORTS {
+                ports.clear();
+            }
+            ports.push((port, limiter.clone()));
             limiter
         })
     }

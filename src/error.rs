@@ -7,6 +7,7 @@ use reqwest::Url;
 
 use crate::invalid::Invalid;
 use crate::refused::{Reason, Refused};
+use crate::verdict::Outcome;
 
 /// Why a request failed: the network, the server, or our own limits.
 ///
@@ -63,8 +64,7 @@ enum By {
 impl Error {
     /// An address that cannot be used. Its query, and whatever may be a password, are not repeated.
     pub(crate) fn bad_address(address: &str, source: Option<reqwest::Error>) -> Self {
-        let shown = address.split(['?', '#']).next().unwrap_or_default();
-        let shown = shown.rsplit_once('@').map_or_else(|| shown.to_owned(), |(_, rest)| format!("…@{rest}"));
+        let shown = shown(address);
         Kind::Address { shown, source: source.map(reqwest::Error::without_url) }.into()
     }
 
@@ -79,8 +79,8 @@ impl Error {
     }
 
     /// Its token was cancelled while an attempt was under way.
-    pub(crate) fn cancelled(url: Url) -> Self {
-        Kind::Interrupted { by: By::Token, url: Some(without_secrets(url)) }.into()
+    pub(crate) fn cancelled(url: Option<Url>) -> Self {
+        Kind::Interrupted { by: By::Token, url: url.map(without_secrets) }.into()
     }
 
     /// After so many attempts.
@@ -95,7 +95,8 @@ impl Error {
         self.inner.attempts
     }
 
-    /// True if our own limits did not let the request go. Nothing was sent then.
+    /// True if our own limits did not let the request go, or not again: [`attempts`](Self::attempts) says how often it was sent
+    /// before. Mostly that is never.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.refused().is_some()
@@ -238,6 +239,15 @@ impl Error {
         }
     }
 
+    /// How the attempt ended that it is about.
+    pub(crate) fn outcome(&self) -> Outcome {
+        match &self.inner.kind {
+            Kind::Reqwest(error) if error.is_connect() || gave_back(error) => Outcome::Untouched,
+            Kind::Reqwest(error) if error.is_timeout() || error.is_request() && !error.is_body() => Outcome::Unknown,
+            _ => Outcome::Final,
+        }
+    }
+
     fn was_interrupted(&self, by: By) -> bool {
         matches!(&self.inner.kind, Kind::Interrupted { by: found, .. } if *found == by)
     }
@@ -245,6 +255,31 @@ impl Error {
     fn asks(&self, question: impl FnOnce(&reqwest::Error) -> bool) -> bool {
         self.reqwest().is_some_and(question)
     }
+}
+
+/// Whether the server says that it did nothing with the request: it refused the stream, or closes the connection in peace.
+#[cfg(feature = "http2")]
+fn gave_back(error: &reqwest::Error) -> bool {
+    let sources = std::iter::successors(std::error::Error::source(error), |error| error.source());
+    sources.filter_map(|source| source.downcast_ref::<h2::Error>()).any(|error| {
+        let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (refused || error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR))
+    })
+}
+
+#[cfg(not(feature = "http2"))]
+fn gave_back(_: &reqwest::Error) -> bool {
+    false
+}
+
+/// An address as it may be printed: without its query, and without what may be a password, also one that has a `?` or a `#` in it.
+pub(crate) fn shown(address: &str) -> String {
+    let visible = address.split(['?', '#']).next().unwrap_or_default();
+    let hidden = &address[visible.len()..];
+    if hidden.contains('@') {
+        return visible.split_once("://").map_or_else(|| "…".to_owned(), |(scheme, _)| format!("{scheme}://…"));
+    }
+    visible.rsplit_once('@').map_or_else(|| visible.to_owned(), |(_, rest)| format!("…@{rest}"))
 }
 
 fn without_secrets(mut url: Url) -> Url {

@@ -2,15 +2,16 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 use http::header::Entry;
 use reqwest::{Request, Response, Url};
 use tokio::time::{Instant, timeout_at};
 
-use crate::admission::{Arrival, Snapshot};
+use crate::admission::Snapshot;
+use crate::backoff::{self, Backoff};
 use crate::body;
 use crate::context::Context;
 use crate::counting::Rules;
@@ -20,12 +21,13 @@ use crate::limiter::Limiter;
 use crate::permit::Permit;
 use crate::redirect::Redirects;
 use crate::refused::{Reason, Refused};
+use crate::retry_budget::RetryBudget;
 use crate::signal;
+use crate::time::Time;
+use crate::trip::{Copy, Trip};
 use crate::unread::Unread;
-use crate::verdict::{self, Attempt};
-
-/// How long the body of a refusal is waited for before the next attempt.
-const READ_AHEAD: Duration = Duration::from_secs(1);
+use crate::verdict::{self, Outcome, Verdict};
+use crate::wait::Wait;
 
 /// What is asked for beside the request itself.
 #[derive(Clone, Debug, Default)]
@@ -44,55 +46,25 @@ pub(crate) struct Sender {
     pub(crate) limiter: Limiter,
     pub(crate) rules: Rules,
     pub(crate) headers: HeaderMap,
-    pub(crate) most_attempts: usize,
+    pub(crate) retries: Retries,
     /// Not where reqwest follows by itself.
     pub(crate) redirects: Option<Redirects>,
     pub(crate) unread: Arc<Unread>,
 }
 
-/// A request on its way: how long it may wait, and what has happened.
-struct Trip {
-    context: Context,
-    /// The same, with a deadline for its waiting.
-    waiting: Context,
-    /// Where it stands in the line.
-    place: Option<Arrival>,
-    sent: usize,
-    /// How many times the present address was tried.
-    tries: usize,
-    /// The answer, if it may not go again.
-    refusal: Option<Response>,
-    /// The addresses that led to the present one.
-    previous: Vec<Url>,
+/// When a request is sent again.
+#[derive(Debug)]
+pub(crate) struct Retries {
+    pub(crate) most_attempts: usize,
+    pub(crate) backoff: Backoff,
+    pub(crate) trusts_503: bool,
+    pub(crate) budget: Mutex<RetryBudget>,
 }
 
 /// What comes after an attempt.
 enum Next {
-    /// The same again.
-    Again(Request),
-    /// Where the response leads.
-    Hop(Request),
-    Done,
-}
-
-/// A request to be sent after this one.
-struct Copy {
-    request: Request,
-    /// Whether the body is there: a stream is sent once.
-    is_whole: bool,
-}
-
-impl Copy {
-    fn of(request: &Request) -> Self {
-        if let Some(request) = request.try_clone() {
-            return Self { request, is_whole: true };
-        }
-        let mut copy = Request::new(request.method().clone(), request.url().clone());
-        *copy.headers_mut() = request.headers().clone();
-        *copy.version_mut() = request.version();
-        *copy.timeout_mut() = request.timeout().copied();
-        Self { request: copy, is_whole: false }
-    }
+    Send(Request),
+    Done(Response),
 }
 
 impl Sender {
@@ -100,47 +72,190 @@ impl Sender {
         self.limiter.snapshot()
     }
 
-    /// Sends a request when its gates let it go; again if the server refuses it because of traffic, and on to where a redirect
-    /// leads.
+    /// Sends a request when its gates let it go; again if it was refused because of traffic, or failed and may be repeated; and
+    /// on to where a redirect leads.
     ///
     /// One deadline covers everything: the waits in the line, the server's pauses, the attempts, and the hops. A wait that it
-    /// cannot cover is not begun: before the first attempt that is an error, after a refusal the refusal is the answer.
+    /// cannot cover is not begun: before the first attempt that is an error, after an answer that answer is returned.
     pub(crate) async fn send(&self, mut request: Request, terms: &Terms) -> Result<Response, Error> {
         let context = terms.budget.map_or_else(|| terms.context.clone(), |budget| terms.context.but_within(budget));
-        let waiting = context.waiting(self.limiter.max_wait());
+        let mut trip = Trip::new(context, self.limiter.max_wait());
         self.add_headers(request.headers_mut());
-        let (place, refusal, previous) = (None, None, Vec::new());
-        let mut trip = Trip { context, waiting, place, sent: 0, tries: 0, refusal, previous };
+        self.budget(RetryBudget::deposit);
         loop {
-            let limiter = self.rules.limiter(&self.limiter, request.url(), terms.key.as_ref());
-            let mut permit = match self.pass(&limiter, &trip).await {
-                Ok(permit) => permit,
-                Err(refused) => return answer(trip.refusal, refused).map_err(|error| error.after(trip.sent)),
-            };
-            let copy = Copy::of(&request);
-            let method = request.method().clone();
-            (trip.sent, trip.tries, trip.place) = (trip.sent + 1, trip.tries + 1, permit.arrival());
-            let response = match execute(&self.http, request, &trip.context).await {
-                Ok(response) => response,
-                Err(error) => {
-                    // Nobody was there: the server has counted nothing.
-                    if error.is_connect() {
-                        permit.give_back();
-                    }
-                    return Err(error.after(trip.sent));
+            match self.attempt(request, terms, &mut trip).await {
+                Ok(Next::Send(next)) => request = next,
+                Ok(Next::Done(mut response)) => {
+                    response.extensions_mut().insert(trip.attempts);
+                    return Ok(response);
                 }
-            };
-            let next = self.next(&mut trip, &mut permit, &response, copy).map_err(|error| error.after(trip.sent))?;
-            (trip.refusal, request) = match next {
-                Next::Done if terms.release_on_headers => return Ok(response),
-                Next::Done => return Ok(body::hold(response, &method, permit, &self.unread)),
-                Next::Again(next) => (read_ahead(response, &trip).await, next),
-                Next::Hop(next) => {
-                    read_ahead(response, &trip).await;
-                    (None, next)
-                }
-            };
+                Err(error) => return Err(error.after(trip.attempts.sent)),
+            }
         }
+    }
+
+    async fn attempt(&self, request: Request, terms: &Terms, trip: &mut Trip) -> Result<Next, Error> {
+        let limiter = self.rules.limiter(&self.limiter, request.url(), terms.key.as_ref());
+        // What comes too late anyway is not sent.
+        let late = || Err(Refused::new(Reason::Deadline, limiter.key_name()));
+        let permit = match if trip.is_late() { late() } else { self.pass(&limiter, trip).await } {
+            Ok(permit) => permit,
+            Err(refused) => return answer(trip.answer.take(), refused).map(Next::Done),
+        };
+        trip.sets_out(&permit);
+        let copy = Copy::of(&request);
+        match execute(&self.http, request, trip.context()).await {
+            Ok(response) => self.after_response(response, permit, copy, terms, trip).await,
+            Err(error) => self.after_error(error, permit, copy, trip).await,
+        }
+    }
+
+    /// Waits for a permit that still holds when the request leaves: a pause that came in between recalls it.
+    async fn pass(&self, limiter: &Limiter, trip: &Trip) -> Result<Permit, Refused> {
+        let mut place = trip.place;
+        loop {
+            let mut acquire = pin!(limiter.acquire_in_place(place, trip.waiting()));
+            let permit = poll_fn(|cx| {
+                let permit = acquire.as_mut().poll(cx);
+                if permit.is_pending() {
+                    self.unread.look_after();
+                }
+                permit
+            });
+            match permit.await {
+                Ok(mut permit) => {
+                    if !permit.recalled() {
+                        return Ok(permit);
+                    }
+                    place = permit.return_unsent();
+                }
+                // Whoever does not wait is not waited for by the one who looks after them.
+                Err(refused) if refused.is_for_room() && self.unread.give_up() => {}
+                Err(refused) if refused.in_flight.is_some() => {
+                    return Err(Refused { unread: limiter.unread(), ..refused });
+                }
+                Err(refused) => return Err(refused),
+            }
+        }
+    }
+
+    async fn after_error(&self, error: Error, permit: Permit, copy: Copy, trip: &mut Trip) -> Result<Next, Error> {
+        if error.is_connect() && self.redirects.is_some() {
+            // Nobody was there: the server has counted nothing. Where reqwest follows, the one before may have.
+            permit.give_back();
+        } else {
+            drop(permit);
+        }
+        trip.answer = None;
+        match self.decide(error.outcome(), &copy, Duration::ZERO, trip) {
+            Verdict::After(delay) => {
+                trip.back_off(delay, copy.request.url()).await?;
+                Ok(Next::Send(copy.request))
+            }
+            Verdict::AtTheGate { .. } | Verdict::Done => Err(error),
+        }
+    }
+
+    /// What a response says holds for everybody at the gate, at once.
+    async fn after_response(
+        &self,
+        response: Response,
+        mut permit: Permit,
+        copy: Copy,
+        terms: &Terms,
+        trip: &mut Trip,
+    ) -> Result<Next, Error> {
+        let signal = signal::read(response.status(), response.headers(), since_1970());
+        let wait = verdict::wait(signal, fastrand::u32(..));
+        trip.attempts.refused += usize::from(signal.throttled);
+        if !same_host(response.url(), copy.request.url()) {
+            // reqwest has followed: what the other host says is not about this one, nor to be asked of it again.
+            permit.answered();
+            self.shut(response.url(), wait);
+            return self.lead_on(response, permit, copy, terms, trip).await;
+        }
+        match wait {
+            Some(wait) => permit.refused(wait),
+            None => permit.answered(),
+        }
+        match self.decide(Outcome::Answered(signal), &copy, permit.shut_for(), trip) {
+            Verdict::Done => return self.lead_on(response, permit, copy, terms, trip).await,
+            Verdict::AtTheGate { .. } => trip.answer = trip.read_ahead(response).await,
+            Verdict::After(delay) => {
+                trip.answer = trip.read_ahead(response).await;
+                // Its place in flight is free meanwhile.
+                drop(permit);
+                trip.back_off(delay, copy.request.url()).await?;
+            }
+        }
+        Ok(Next::Send(copy.request))
+    }
+
+    /// Where a response leads that is not to be repeated: to the caller, or to another address.
+    async fn lead_on(
+        &self,
+        response: Response,
+        permit: Permit,
+        copy: Copy,
+        terms: &Terms,
+        trip: &mut Trip,
+    ) -> Result<Next, Error> {
+        let method = copy.request.method().clone();
+        if let Some(next) = self.hop(&response, copy, trip)? {
+            trip.answer = None;
+            trip.read_ahead(response).await;
+            return Ok(Next::Send(next));
+        }
+        if terms.release_on_headers {
+            return Ok(Next::Done(response));
+        }
+        Ok(Next::Done(body::hold(response, &method, permit, &self.unread)))
+    }
+
+    fn hop(&self, response: &Response, copy: Copy, trip: &mut Trip) -> Result<Option<Request>, Error> {
+        let Some(redirects) = self.redirects.as_ref().filter(|_| response.status().is_redirection()) else {
+            return Ok(None);
+        };
+        let here = response.url();
+        trip.previous.push(here.clone());
+        let Copy { mut request, is_whole } = copy;
+        let hop = redirects.next(request.method(), response.status(), response.headers(), &trip.previous);
+        let hop = hop.map_err(|source| Error::redirect(source, here.clone()))?;
+        let Some(hop) = hop.filter(|hop| is_whole || !hop.with_body) else { return Ok(None) };
+        redirects.carry_over(request.headers_mut(), &hop, here);
+        if !hop.with_body {
+            *request.body_mut() = None;
+        }
+        (*request.method_mut(), *request.url_mut()) = (hop.method, hop.url);
+        trip.goes_on();
+        Ok(Some(request))
+    }
+
+    /// Nobody goes to a host for a while that was asked by way of another one.
+    fn shut(&self, url: &Url, wait: Option<Wait>) {
+        let wait = match wait {
+            Some(Wait::Stated(wait)) => wait,
+            Some(Wait::Unstated(random)) => backoff::unstated(0, random),
+            None => return,
+        };
+        self.rules.limiter(&self.limiter, url, None).pause_first(Instant::now() + wait);
+    }
+
+    /// Whether it goes again. What no server has asked for draws on what the traffic has earned.
+    fn decide(&self, outcome: Outcome, copy: &Copy, shut: Duration, trip: &Trip) -> Verdict {
+        let Retries { most_attempts, backoff, trusts_503, .. } = self.retries;
+        let attempt = trip.attempt(copy, most_attempts, trusts_503, shut);
+        let verdict = verdict::decide(outcome, attempt, backoff, fastrand::u32(..));
+        match verdict {
+            Verdict::Done | Verdict::AtTheGate { stated: true } => verdict,
+            _ if self.budget(RetryBudget::withdraw) => verdict,
+            _ => Verdict::Done,
+        }
+    }
+
+    fn budget<R>(&self, act: impl FnOnce(&mut RetryBudget, Time) -> R) -> R {
+        let now = self.limiter.now();
+        act(&mut self.retries.budget.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
 
     /// Those that a request has none of its own for.
@@ -151,78 +266,23 @@ impl Sender {
             }
         }
     }
-
-    /// Waits for a permit that still holds when the request leaves: a pause that came in between recalls it.
-    async fn pass(&self, limiter: &Limiter, trip: &Trip) -> Result<Permit, Refused> {
-        let mut place = trip.place;
-        loop {
-            let mut acquire = pin!(limiter.acquire_in_place(place, &trip.waiting));
-            let permit = poll_fn(|cx| {
-                let permit = acquire.as_mut().poll(cx);
-                if permit.is_pending() {
-                    self.unread.look_after();
-                }
-                permit
-            });
-            let mut permit = permit.await.map_err(|refused| match refused.in_flight {
-                Some(_) => Refused { unread: limiter.unread(), ..refused },
-                None => refused,
-            })?;
-            if !permit.recalled() {
-                return Ok(permit);
-            }
-            place = permit.return_unsent();
-        }
-    }
-
-    /// What a response says holds for everybody at the gate, at once. Answers what this request does about it.
-    fn next(&self, trip: &mut Trip, permit: &mut Permit, response: &Response, copy: Copy) -> Result<Next, Error> {
-        let signal = signal::read(response.status(), response.headers());
-        match verdict::wait(signal, fastrand::u32(..)) {
-            Some(wait) => permit.refused(wait),
-            None => permit.answered(),
-        }
-        let now = Instant::now();
-        let budget = trip.waiting.waits_until(now, self.limiter.max_wait()).saturating_duration_since(now);
-        let left = self.most_attempts.saturating_sub(trip.tries);
-        if copy.is_whole && verdict::again(signal, Attempt { left, budget }) {
-            return Ok(Next::Again(copy.request));
-        }
-        self.hop(trip, response, copy)
-    }
-
-    /// Where a response leads.
-    fn hop(&self, trip: &mut Trip, response: &Response, copy: Copy) -> Result<Next, Error> {
-        let (Some(redirects), true) = (&self.redirects, response.status().is_redirection()) else {
-            return Ok(Next::Done);
-        };
-        let here = response.url();
-        trip.previous.push(here.clone());
-        let Copy { mut request, is_whole } = copy;
-        let hop = redirects.next(request.method(), response.status(), response.headers(), &trip.previous);
-        let hop = hop.map_err(|source| Error::redirect(source, here.clone()))?;
-        let Some(hop) = hop.filter(|hop| is_whole || !hop.with_body) else { return Ok(Next::Done) };
-        redirects.carry_over(request.headers_mut(), &hop, here);
-        if !hop.with_body {
-            *request.body_mut() = None;
-        }
-        (*request.method_mut(), *request.url_mut()) = (hop.method, hop.url);
-        trip.tries = 0;
-        Ok(Next::Hop(request))
-    }
 }
 
-/// The response in memory, so that its connection can serve what comes next; `None` if it is large, or does not come.
-async fn read_ahead(response: Response, trip: &Trip) -> Option<Response> {
-    body::read_ahead(response, trip.context.no_later_than(READ_AHEAD)).await
-}
-
-/// What whoever may not go again is told: the refusal that it had, if that is why it would go again in vain.
-fn answer(refusal: Option<Response>, refused: Refused) -> Result<Response, Error> {
-    match refusal {
-        Some(refusal) if !matches!(refused.reason, Reason::Cancelled | Reason::Closed) => Ok(refusal),
+/// What whoever may not go again is told: the answer that it had, if waiting longer is all that it could do.
+fn answer(answer: Option<Response>, refused: Refused) -> Result<Response, Error> {
+    match answer {
+        Some(answer) if !matches!(refused.reason, Reason::Cancelled | Reason::Closed) => Ok(answer),
         _ => Err(refused.into()),
     }
+}
+
+fn same_host(one: &Url, other: &Url) -> bool {
+    (one.host_str(), one.port_or_known_default()) == (other.host_str(), other.port_or_known_default())
+}
+
+/// By the wall clock, for responses that do not say what theirs shows.
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 async fn execute(http: &reqwest::Client, request: Request, context: &Context) -> Result<Response, Error> {
@@ -242,6 +302,6 @@ async fn execute(http: &reqwest::Client, request: Request, context: &Context) ->
     match done {
         Some(Some(answer)) => Ok(answer?),
         Some(None) => Err(Error::deadline(url)),
-        None => Err(Error::cancelled(url)),
+        None => Err(Error::cancelled(Some(url))),
     }
 }

@@ -17,6 +17,8 @@ impl Key {
 
     /// A host as limits count it: with its port, unless that goes without saying.
     pub(crate) fn host(host: &str, port: Option<u16>) -> Self {
+        // One that is written to its root is the same.
+        let host = host.strip_suffix('.').unwrap_or(host);
         port.map_or_else(|| Self::new(host), |port| Self::new(&format!("{host}:{port}")))
     }
 

@@ -98,7 +98,6 @@ mod limits;
 mod refused;
 mod wait;
 mod backoff;
-#[cfg_attr(not(test), expect(dead_code, reason = "for the retries of what is not a refusal"))]
 mod retry_budget;
 mod signal;
 mod verdict;
@@ -120,10 +119,12 @@ mod limiter;
 
 // HTTP
 mod error;
+mod attempts;
 pub mod redirect;
 mod unread;
 mod body;
 mod counting;
+mod trip;
 mod exchange;
 
 // clients
@@ -132,6 +133,7 @@ mod client;
 mod settings;
 
 pub use admission::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
+pub use attempts::Attempts;
 pub use client::{Client, ClientBuilder};
 pub use context::Context;
 pub use cost::{Cost, Unit};

@@ -21,6 +21,7 @@ use crate::permit::Permit;
 use crate::place::{Place, Turn};
 use crate::refused::{Reason, Refused};
 use crate::reservation::{Permitted, Reservation};
+use crate::time::Time;
 
 /// A limiter has one set of limits, for all of its keys.
 const RULE: usize = 0;
@@ -123,6 +124,11 @@ impl Limiter {
 
     pub(crate) fn max_wait(&self) -> Duration {
         self.0.max_wait
+    }
+
+    /// What time it is, on the clock of those who wait.
+    pub(crate) fn now(&self) -> Time {
+        self.0.shared.time(Instant::now())
     }
 
     /// How many responses hold a place in flight that nobody reads.
@@ -241,6 +247,17 @@ impl Limiter {
                 core.pause(gate, until, now);
             }
         });
+    }
+
+    /// The same for the first of its gates alone.
+    pub(crate) fn pause_first(&self, until: Instant) {
+        let until = self.0.shared.time(until);
+        self.0.shared.with(|core, now| core.pause(&self.0.gates[0], until, now));
+    }
+
+    /// The key of the first of its gates.
+    pub(crate) fn key_name(&self) -> &str {
+        self.0.gates[0].key.as_str()
     }
 
     /// Other limits from now on, for everybody who shares this limiter, also for those who wait. What has been used

@@ -78,8 +78,8 @@ impl Limits {
     pub(crate) fn with(mut self, others: Self) -> Self {
         let Self { quotas, in_flight, reserved, invalid } = others;
         self.quotas.extend(quotas);
-        self.in_flight = in_flight.or(self.in_flight);
-        self.reserved = if reserved == [0; 2] { self.reserved } else { reserved };
+        self.in_flight = self.in_flight.into_iter().chain(in_flight).min();
+        self.reserved = [0, 1].map(|class| self.reserved[class].max(reserved[class]));
         self.invalid = self.invalid.or(invalid);
         self
     }

@@ -91,6 +91,13 @@ impl Permit {
         Some(arrival)
     }
 
+    /// For how long nobody passes the first of its gates, as things stand.
+    pub(crate) fn shut_for(&self) -> Duration {
+        let shared = &self.entrance.shared;
+        let gate = &self.entrance.gates[0];
+        shared.with(|core, now| core.opens(gate, now).map_or(Duration::ZERO, |at| at.since(now)))
+    }
+
     /// Whether anybody waits, at whatever gate.
     pub(crate) fn somebody_waits(&self) -> bool {
         self.entrance.shared.somebody_waits()

@@ -89,6 +89,11 @@ impl Place {
     fn step(&mut self, cx: &task::Context<'_>) -> Poll<Result<Option<Grant>, Refused>> {
         let Self { entrance, asker, .. } = self;
         let shared = &entrance.shared;
+        if let Some(id) = asker.waiting().filter(|_| asker.context.is_cancelled()) {
+            asker.stage = Stage::Over;
+            shared.leave(id);
+            return Poll::Ready(Err(Refused::new(Reason::Cancelled, "")));
+        }
         if let Stage::Waiting(_) = asker.stage {
             let decided = shared.with(|core, now| asker.step(entrance, core, now));
             if decided.is_ready() {
@@ -149,11 +154,6 @@ impl Asker {
     /// Asks, or asks what has been decided.
     fn step(&mut self, entrance: &Entrance, core: &mut Admission, now: Time) -> Poll<Result<Option<Grant>, Refused>> {
         if let Stage::Waiting(id) = self.stage {
-            if self.context.is_cancelled() {
-                self.stage = Stage::Over;
-                core.leave(id, now);
-                return Poll::Ready(Err(Refused::new(Reason::Cancelled, "")));
-            }
             let Some(decision) = core.collect(id) else { return Poll::Pending };
             self.stage = Stage::Over;
             self.stage = Stage::Granted(decision?);

@@ -71,6 +71,11 @@ pub enum Reason {
 }
 
 impl Refused {
+    /// Whether it would have been let go, had fewer been in flight or in the queue.
+    pub(crate) fn is_for_room(&self) -> bool {
+        self.in_flight.is_some() || self.reason == Reason::QueueFull
+    }
+
     /// A refusal by nobody's quota; the limiter fills in what stood in the way.
     pub(crate) fn new(reason: Reason, limit: &str) -> Self {
         let limit = limit.to_owned();

@@ -195,13 +195,14 @@ impl RequestBuilder {
         Some(Self { sender: Arc::clone(&self.sender), inner: Ok(inner), terms: self.terms.clone() })
     }
 
-    /// Waits for the request's turn, and sends it. A 429 pauses the host for everybody who uses this client (or a clone
-    /// of it) and is repeated, in its place, up to three times or as often as is set; the last answer is returned as it came.
+    /// Waits for the request's turn, and sends it; again, in its place, if it is refused because of traffic, or fails where doing
+    /// it twice is as good as once; and on to where a redirect leads. A refusal pauses the host for everybody who uses this
+    /// client (or a clone of it). The last answer is returned as it came, with its [`Attempts`](crate::Attempts) in the extensions.
     ///
     /// # Errors
     ///
-    /// When our own limits do not let it go in time ([`Error::is_refused`]; nothing was sent), when the request cannot
-    /// be built, and when the network fails.
+    /// When our own limits do not let it go in time ([`Error::is_refused`]), when the request cannot be built, and when the
+    /// network fails. [`Error::attempts`] says how many requests were sent before.
     ///
     /// # Cancel safety
     ///

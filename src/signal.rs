@@ -11,14 +11,25 @@ mod wait;
 pub(crate) struct Signal {
     /// The server refused the request because of traffic, and so did nothing for it.
     pub(crate) throttled: bool,
+    /// The server, or one before it, could not do it just now; something may have been done all the same.
+    pub(crate) failed: bool,
+    /// It says that it is the server that could not: a 503.
+    pub(crate) unavailable: bool,
     /// How long the server asks us to stay away.
     pub(crate) wait: Option<Duration>,
+    /// What it says about going again at all.
+    pub(crate) should_retry: Option<bool>,
 }
 
-/// Reads a response's head.
-pub(crate) fn read(status: StatusCode, headers: &HeaderMap) -> Signal {
+/// Reads a response's head. `now` since 1970, for what it says in dates.
+pub(crate) fn read(status: StatusCode, headers: &HeaderMap, now: Duration) -> Signal {
     let throttled = status == StatusCode::TOO_MANY_REQUESTS;
-    Signal { throttled, wait: if throttled { wait::stated(headers) } else { None } }
+    let failed = matches!(status.as_u16(), 408 | 500 | 502 | 503 | 504);
+    let should_retry = if status.is_success() { None } else { wait::should_retry(headers) };
+    let unavailable = status == StatusCode::SERVICE_UNAVAILABLE;
+    // A wait beside any other status is about something else: a 202 says when the result may be there.
+    let wait = if throttled || unavailable { wait::stated(headers, now) } else { None };
+    Signal { throttled, failed, unavailable, wait, should_retry }
 }
 
 #[cfg(test)]
@@ -26,11 +37,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_refusal_is_a_throttle() {
-        let mut headers = HeaderMap::new();
-        headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("2"));
+    fn what_a_status_says() {
+        let headers = HeaderMap::from_iter([(http::header::RETRY_AFTER, http::HeaderValue::from_static("2"))]);
         let wait = Some(Duration::from_secs(2));
-        assert_eq!(read(StatusCode::TOO_MANY_REQUESTS, &headers), Signal { throttled: true, wait });
-        assert_eq!(read(StatusCode::ACCEPTED, &headers), Signal::default());
+        let read = |status| read(StatusCode::from_u16(status).unwrap(), &headers, Duration::ZERO);
+        assert_eq!(read(429), Signal { throttled: true, wait, ..Signal::default() });
+        assert_eq!(read(503), Signal { failed: true, unavailable: true, wait, ..Signal::default() });
+        for status in [408, 500, 502, 504] {
+            assert_eq!(read(status), Signal { failed: true, ..Signal::default() }, "{status}");
+        }
+        for status in [200, 202, 301, 400, 404, 501] {
+            assert_eq!(read(status), Signal::default(), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_success_is_not_repeated_whatever_it_says() {
+        let headers = HeaderMap::from_iter([(
+            http::HeaderName::from_static("x-should-retry"),
+            http::HeaderValue::from_static("true"),
+        )]);
+        assert_eq!(read(StatusCode::OK, &headers, Duration::ZERO).should_retry, None);
+        assert_eq!(read(StatusCode::CONFLICT, &headers, Duration::ZERO).should_retry, Some(true));
     }
 }

@@ -1,66 +1,210 @@
-//! After an attempt: how long everybody stays away, and whether the request goes out again.
+//! After an attempt: how long everybody stays away, and whether the request goes out again, and when.
 
 use std::time::Duration;
 
-use crate::backoff;
+use crate::backoff::{self, Backoff};
 use crate::signal::Signal;
 use crate::wait::Wait;
 
 /// A stated wait above this is not slept on: the caller gets the response.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// How long nobody may pass the gate of a response, if it refuses: the stated wait and a little more, up to the most that
-/// is slept on. A wait of nothing is as if unstated: going again at once would earn the next refusal.
+/// How long nobody may pass the gate of a response: the stated wait and a little more, up to the most that is slept on. A
+/// wait of nothing is as if unstated: going again at once would earn the next refusal. A failure shuts the gate only for as
+/// long as it states.
 pub(crate) fn wait(signal: Signal, random: u32) -> Option<Wait> {
-    let wait = match signal.wait {
-        Some(wait) if !wait.is_zero() => Wait::Stated(backoff::after_stated(wait.min(MAX_PAUSE), random)),
-        _ => Wait::Unstated(random),
-    };
-    signal.throttled.then_some(wait)
+    match signal.wait {
+        Some(wait) if !wait.is_zero() => Some(Wait::Stated(backoff::after_stated(wait.min(MAX_PAUSE), random))),
+        _ => signal.throttled.then_some(Wait::Unstated(random)),
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With a response, which says this.
+    Answered(Signal),
+    /// Without one, and nothing was done: nobody was there, or the server gave it back untouched.
+    Untouched,
+    /// Without one, and nobody knows what was done.
+    Unknown,
+    /// As it would again: a bad address, a deadline, a body that fails.
+    Final,
 }
 
 /// What is known about a request besides its answer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
+    /// Whether it is there to be sent again: a stream is sent once.
+    pub(crate) is_whole: bool,
+    /// Whether doing it twice is as good as once.
+    pub(crate) is_idempotent: bool,
+    /// Whether a 503 is taken to say that nothing was done.
+    pub(crate) trusts_503: bool,
     /// How many attempts are left after this one.
     pub(crate) left: usize,
+    /// How many were made again so far.
+    pub(crate) retries: u32,
+    /// For how long its gate is shut.
+    pub(crate) shut: Duration,
     /// How long it may still wait.
     pub(crate) budget: Duration,
 }
 
-/// Whether a request that can be sent a second time goes out again, once its gate lets it.
-pub(crate) fn again(signal: Signal, attempt: Attempt) -> bool {
-    // A 429 proves that nothing was done, so every method may be repeated.
-    let wait = signal.wait.unwrap_or_default();
-    signal.throttled && attempt.left > 0 && wait <= MAX_PAUSE && wait <= attempt.budget
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Done,
+    /// Again, once its gate lets it, which has been told how long to stay shut.
+    AtTheGate {
+        /// By the server.
+        stated: bool,
+    },
+    /// Again, after a wait of its own.
+    After(Duration),
+}
+
+/// Whether a request goes out again.
+pub(crate) fn decide(outcome: Outcome, attempt: Attempt, backoff: Backoff, random: u32) -> Verdict {
+    let delay = backoff.delay(attempt.retries, random);
+    let may_be_repeated = match outcome {
+        _ if attempt.left == 0 || !attempt.is_whole => false,
+        Outcome::Answered(signal) => answer_may_be_repeated(signal, attempt),
+        Outcome::Untouched => true,
+        Outcome::Unknown => attempt.is_idempotent,
+        Outcome::Final => false,
+    };
+    match outcome {
+        _ if !may_be_repeated => Verdict::Done,
+        // The gate is shut, and lets it go when it reopens.
+        Outcome::Answered(Signal { throttled, wait, .. }) if throttled || wait.is_some_and(|wait| !wait.is_zero()) => {
+            let wait = wait.unwrap_or_default();
+            let bearable = wait <= MAX_PAUSE && attempt.shut.max(wait) <= attempt.budget;
+            if bearable { Verdict::AtTheGate { stated: !wait.is_zero() } } else { Verdict::Done }
+        }
+        _ if delay <= attempt.budget => Verdict::After(delay),
+        _ => Verdict::Done,
+    }
+}
+
+fn answer_may_be_repeated(signal: Signal, attempt: Attempt) -> bool {
+    match signal.should_retry {
+        Some(says) => says,
+        // A 429 proves that nothing was done, so every method may be repeated.
+        None if signal.throttled => true,
+        None if signal.unavailable && attempt.trusts_503 => true,
+        None => signal.failed && attempt.is_idempotent,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_refusal_always_pauses_and_never_for_nothing() {
-        let wait =
-            |throttled, seconds: Option<u64>| wait(Signal { throttled, wait: seconds.map(Duration::from_secs) }, 0);
-        assert_eq!(wait(true, Some(7)), Some(Wait::Stated(Duration::from_secs(7))));
-        assert_eq!(wait(true, Some(86_400)), Some(Wait::Stated(MAX_PAUSE)));
-        assert_eq!(wait(true, Some(0)), Some(Wait::Unstated(0)));
-        assert_eq!(wait(true, None), Some(Wait::Unstated(0)));
-        assert_eq!(wait(false, None), None);
+    const NOTHING: Signal =
+        Signal { throttled: false, failed: false, unavailable: false, wait: None, should_retry: None };
+    const SECOND: Duration = Duration::from_secs(1);
+    const AGAIN: Verdict = Verdict::After(Duration::ZERO);
+
+    fn refused(seconds: Option<u64>) -> Signal {
+        Signal { throttled: true, wait: seconds.map(Duration::from_secs), ..NOTHING }
+    }
+
+    fn failed(seconds: Option<u64>) -> Signal {
+        Signal { failed: true, unavailable: true, wait: seconds.map(Duration::from_secs), ..NOTHING }
+    }
+
+    fn attempt() -> Attempt {
+        let budget = Duration::from_secs(3_600);
+        Attempt {
+            is_whole: true,
+            is_idempotent: false,
+            trusts_503: false,
+            left: 1,
+            retries: 0,
+            shut: Duration::ZERO,
+            budget,
+        }
+    }
+
+    fn verdict(signal: Signal, attempt: Attempt) -> Verdict {
+        decide(Outcome::Answered(signal), attempt, Backoff::default(), 0)
     }
 
     #[test]
-    fn only_a_refusal_with_a_bearable_wait_is_repeated() {
-        let refused = |seconds: Option<u64>| Signal { throttled: true, wait: seconds.map(Duration::from_secs) };
-        let attempt = Attempt { left: 1, budget: Duration::from_secs(3_600) };
-        assert!(again(refused(Some(2)), attempt));
-        assert!(again(refused(Some(600)), attempt));
-        assert!(!again(refused(Some(601)), attempt));
-        assert!(again(refused(None), attempt));
-        assert!(!again(Signal::default(), attempt));
-        assert!(!again(refused(Some(2)), Attempt { left: 0, ..attempt }));
-        assert!(again(refused(Some(2)), Attempt { budget: Duration::from_secs(2), ..attempt }));
-        assert!(!again(refused(Some(3)), Attempt { budget: Duration::from_secs(2), ..attempt }));
+    fn a_refusal_always_pauses_and_never_for_nothing() {
+        assert_eq!(wait(refused(Some(7)), 0), Some(Wait::Stated(Duration::from_secs(7))));
+        assert_eq!(wait(refused(Some(86_400)), 0), Some(Wait::Stated(MAX_PAUSE)));
+        assert_eq!(wait(refused(Some(0)), 0), Some(Wait::Unstated(0)));
+        assert_eq!(wait(refused(None), 0), Some(Wait::Unstated(0)));
+        assert_eq!(wait(failed(Some(7)), 0), Some(Wait::Stated(Duration::from_secs(7))));
+        assert_eq!((wait(failed(None), 0), wait(failed(Some(0)), 0), wait(NOTHING, 0)), (None, None, None));
+    }
+
+    #[test]
+    fn a_refusal_with_a_bearable_wait_is_repeated_at_the_gate() {
+        let (stated, unstated) = (Verdict::AtTheGate { stated: true }, Verdict::AtTheGate { stated: false });
+        assert_eq!(verdict(refused(Some(2)), attempt()), stated);
+        assert_eq!(verdict(refused(Some(600)), attempt()), stated);
+        assert_eq!(verdict(refused(Some(601)), attempt()), Verdict::Done);
+        assert_eq!(verdict(refused(None), attempt()), unstated);
+        assert_eq!(verdict(refused(Some(0)), attempt()), unstated);
+        assert_eq!(verdict(refused(Some(2)), Attempt { left: 0, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(refused(Some(2)), Attempt { is_whole: false, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(refused(Some(2)), Attempt { budget: 2 * SECOND, ..attempt() }), stated);
+        assert_eq!(verdict(refused(Some(3)), Attempt { budget: 2 * SECOND, ..attempt() }), Verdict::Done);
+        let shut = Attempt { shut: 3 * SECOND, budget: 2 * SECOND, ..attempt() };
+        assert_eq!((verdict(refused(Some(2)), shut), verdict(refused(None), shut)), (Verdict::Done, Verdict::Done));
+    }
+
+    #[test]
+    fn a_failure_is_repeated_only_where_doing_it_twice_is_as_good_as_once() {
+        let idempotent = Attempt { is_idempotent: true, ..attempt() };
+        assert_eq!(verdict(failed(None), idempotent), AGAIN);
+        assert_eq!(verdict(failed(None), attempt()), Verdict::Done);
+        assert_eq!(verdict(failed(None), Attempt { trusts_503: true, ..attempt() }), AGAIN);
+        let internal = Signal { failed: true, ..NOTHING };
+        assert_eq!(verdict(internal, Attempt { trusts_503: true, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(failed(Some(2)), idempotent), Verdict::AtTheGate { stated: true });
+        assert_eq!(verdict(failed(Some(2)), attempt()), Verdict::Done);
+        assert_eq!(verdict(failed(Some(601)), idempotent), Verdict::Done);
+        assert_eq!(verdict(NOTHING, idempotent), Verdict::Done);
+    }
+
+    #[test]
+    fn what_the_server_says_about_going_again_goes_before_what_we_think() {
+        let idempotent = Attempt { is_idempotent: true, ..attempt() };
+        assert_eq!(verdict(Signal { should_retry: Some(false), ..refused(Some(2)) }, attempt()), Verdict::Done);
+        assert_eq!(verdict(Signal { should_retry: Some(false), ..failed(None) }, idempotent), Verdict::Done);
+        assert_eq!(verdict(Signal { should_retry: Some(true), ..NOTHING }, attempt()), AGAIN);
+    }
+
+    #[test]
+    fn without_an_answer_it_depends_on_what_may_have_been_done() {
+        let decide = |outcome, attempt| decide(outcome, attempt, Backoff::default(), 0);
+        let idempotent = Attempt { is_idempotent: true, ..attempt() };
+        assert_eq!(decide(Outcome::Untouched, attempt()), AGAIN);
+        assert_eq!(decide(Outcome::Unknown, attempt()), Verdict::Done);
+        assert_eq!(decide(Outcome::Unknown, idempotent), AGAIN);
+        assert_eq!(decide(Outcome::Final, idempotent), Verdict::Done);
+        assert_eq!(decide(Outcome::Untouched, Attempt { left: 0, ..attempt() }), Verdict::Done);
+    }
+
+    #[test]
+    fn a_wait_of_ones_own_doubles_and_fits_into_the_budget() {
+        let (idempotent, backoff) =
+            (Attempt { is_idempotent: true, ..attempt() }, Backoff { first: SECOND, most: 30 * SECOND });
+        let near = |retries, seconds: u64| match decide(
+            Outcome::Untouched,
+            Attempt { retries, ..idempotent },
+            backoff,
+            u32::MAX,
+        ) {
+            Verdict::After(delay) => delay.abs_diff(Duration::from_secs(seconds)) < Duration::from_micros(1),
+            _ => false,
+        };
+        assert!(near(0, 1) && near(1, 2) && near(4, 16) && near(5, 30));
+        let short = Attempt { budget: SECOND / 2, ..idempotent };
+        assert_eq!(decide(Outcome::Untouched, short, backoff, u32::MAX), Verdict::Done);
     }
 }

@@ -157,7 +157,8 @@ fn talks_nonsense() -> String {
 async fn whatever_goes_wrong_the_next_one_goes() {
     let upstream = Upstream::builder().start().await;
     let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let client = Client::builder().max_in_flight(1).no_proxy().connect_timeout(ms(5_000)).build().unwrap();
+    let client =
+        Client::builder().max_in_flight(1).no_proxy().connect_timeout(ms(5_000)).max_attempts(1).build().unwrap();
     let wrong = [
         "http://name.invalid/".to_owned(),
         format!("http://{refused}/"),
@@ -232,7 +233,7 @@ fn misbehaves(upstream: &Upstream) {
 async fn whatever_the_server_ends_never_exceeds_the_cap() {
     let upstream = Upstream::builder().limit(Limit::in_flight(4)).body(slow()).start().await;
     misbehaves(&upstream);
-    let client = Client::builder().each_host(Limits::new().in_flight(4)).build().unwrap();
+    let client = Client::builder().each_host(Limits::new().in_flight(4)).max_attempts(1).build().unwrap();
     let request = async |nth: usize| {
         let path = PATHS[..4].get(nth % 8).unwrap_or(&"/slow");
         if let Ok(response) = client.get(upstream.at(path)).send().await {
@@ -276,4 +277,75 @@ async fn the_same_storm_over_http2() {
     let client = Client::builder().each_host(Limits::new().in_flight(4)).http2_prior_knowledge().build().unwrap();
     assert_eq!(client.get(upstream.url()).send().await.unwrap().version(), http::Version::HTTP_2);
     storm(client, upstream, 8).await;
+}
+
+#[tokio::test]
+async fn a_read_that_was_given_up_is_none_once_something_has_come() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([Answer::status(200).body(Body::chunks(2, 10, ms(300))).on("/slow")]);
+    let client = one_at_a_time().unread_for(ms(200)).build().unwrap();
+    let mut left = client.get(upstream.at("/slow")).send().await.unwrap();
+    assert!(timeout(ms(50), left.chunk()).await.is_err());
+    client.get(upstream.url()).within(ms(10_000)).send().await.unwrap();
+    assert!(left.chunk().await.unwrap().is_some());
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// Whoever waits on one runtime does not depend on another one that somebody waited on before, and of which `then` makes something.
+fn waits_beside(other: tokio::runtime::Runtime, then: impl FnOnce(tokio::runtime::Runtime)) {
+    let own = runtime();
+    let upstream = own.block_on(Upstream::builder().body(slow()).start());
+    let client = one_at_a_time().unread_for(ms(600)).build().unwrap();
+    let held = own.block_on(client.get(upstream.url()).send()).unwrap();
+    other.block_on(async { client.get(upstream.url()).within(ms(50)).send().await.unwrap_err() });
+    let waiting = own.spawn(client.get(upstream.url()).within(ms(10_000)).send());
+    std::thread::sleep(ms(100));
+    then(other);
+    own.block_on(waiting).unwrap().unwrap();
+    drop(held);
+}
+
+#[test]
+fn a_runtime_that_ends_or_that_nobody_polls_keeps_no_place_from_those_who_wait() {
+    waits_beside(runtime(), drop);
+    let idle = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut kept = None;
+    waits_beside(idle, |idle| kept = Some(idle));
+}
+
+#[tokio::test]
+async fn who_does_not_wait_gets_the_place_of_what_nobody_reads() {
+    let upstream = Upstream::builder().body(slow()).start().await;
+    for builder in [one_at_a_time().max_waiting(0), one_at_a_time().max_wait(Duration::ZERO)] {
+        let client = builder.unread_for(ms(100)).build().unwrap();
+        let _unread = client.get(upstream.url()).send().await.unwrap();
+        assert!(client.get(upstream.url()).send().await.unwrap_err().is_refused());
+        sleep(ms(150)).await;
+        client.get(upstream.url()).send().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_never_to_be_given_up_is_not() {
+    let upstream = Upstream::builder().body(slow()).start().await;
+    let client = one_at_a_time().unread_for(Duration::MAX).build().unwrap();
+    let unread = client.get(upstream.url()).send().await.unwrap();
+    let waiting = tokio::spawn(client.get(upstream.url()).within(ms(5_000)).send());
+    sleep(ms(100)).await;
+    assert_eq!(in_flight(&client), 1);
+    drop(unread);
+    waiting.await.unwrap().unwrap();
+}
+
+#[cfg(feature = "http2")]
+#[tokio::test]
+async fn a_response_over_http2_that_ends_with_its_head_holds_nothing() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([Answer::status(200).body(Body::empty())]);
+    let client = one_at_a_time().http2_prior_knowledge().build().unwrap();
+    let _kept = client.get(upstream.url()).send().await.unwrap();
+    assert_eq!(in_flight(&client), 0);
 }

@@ -159,11 +159,51 @@ fn a_setting_that_cannot_be_kept_is_named() {
     assert!(invalid(builder().limit("0/s")).starts_with("limit: quota `0/s` cannot be kept"));
     assert!(invalid(builder().host("a.example", "ten")).starts_with("host: "));
     assert!(invalid(builder().each_key("1/s burst 0")).starts_with("each_key: "));
-    for host in ["", "https://a.example", "a.example/path", "me@a.example", "a b", "a.example?x"] {
+    for host in
+        ["", "https://a.example", "a.example/path", "me@a.example", "@a", ":pw@a", "a b", "a\n", "*.a", "a.example?x"]
+    {
         assert!(invalid(builder().host(host, "1/s")).contains("`api.example.com`"), "{host}");
     }
     assert!(builder().host("[::1]:8080", "1/s").host("Example.COM:443", "1/s").build().is_ok());
-    assert!(invalid(builder().max_keys(0)).contains("max_keys"));
+    assert!(invalid(builder().max_keys(2)).contains("at least 3"));
     let built = Client::from_reqwest(reqwest::Client::new());
     assert!(invalid(built.timeout(ms(1))).contains("reqwest"));
+}
+
+#[tokio::test]
+async fn a_host_is_found_however_it_is_written() {
+    let limits = || Limits::new().in_flight(7);
+    for (host, url) in [
+        ("127.0.0.1:443", "http://127.0.0.1:443/"),
+        ("127.0.0.1:80", "https://127.0.0.1:80/"),
+        ("localhost:9", "http://localhost.:9/"),
+        ("[::0:1]:9", "http://[::1]:9/"),
+        ("LOCALHOST:9", "http://user:pw@LocalHost:9/"),
+        ("0x7f.1:9", "http://127.0.0.1:9/"),
+    ] {
+        let client = Client::builder().host(host, limits()).max_attempts(1).connect_timeout(ms(200)).build().unwrap();
+        let _ = client.get(url).send().await;
+        assert_eq!(client.snapshot().gates[0].most_in_flight, Some(7), "{host} {url}");
+    }
+}
+
+#[tokio::test]
+async fn of_several_limits_the_smallest_number_in_flight_counts() {
+    let upstream = Upstream::builder().start().await;
+    let client = Client::builder().limit("100/s, 2 in flight").limit("50 in flight").max_in_flight(9).build().unwrap();
+    client.get(upstream.url()).send().await.unwrap();
+    let whole = client.snapshot().gates.into_iter().find(|gate| gate.key.is_empty()).unwrap();
+    assert_eq!(whole.most_in_flight, Some(2));
+}
+
+#[tokio::test]
+async fn what_comes_too_late_takes_and_sends_nothing() {
+    let upstream = Upstream::builder().start().await;
+    let client = Client::builder().each_host("5/min").build().unwrap();
+    for _ in 0..20 {
+        let error = client.get(upstream.url()).deadline(Instant::now()).send().await.unwrap_err();
+        assert_eq!((error.refused().unwrap().reason, error.attempts()), (Reason::Deadline, 0));
+    }
+    client.get(upstream.url()).within(ms(5_000)).send().await.unwrap();
+    assert_eq!(upstream.arrivals().len(), 1);
 }

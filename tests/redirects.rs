@@ -180,3 +180,26 @@ async fn with_a_client_of_reqwests_it_follows_as_it_was_told() {
     let client = Client::from_reqwest(reqwest::Client::builder()).redirect(redirect::Policy::none()).build().unwrap();
     assert_eq!(client.get(upstream.at("/a")).send().await.unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn what_another_host_says_to_a_client_of_reqwests_is_not_held_against_this_one() {
+    let (one, two) = two().await;
+    one.script([leads(302, "/a", &two.at("/b"))]);
+    two.script([Answer::status(429).header("retry-after", "2").on("/b")]);
+    let client = Client::from_reqwest(reqwest::Client::new()).build().unwrap();
+    assert_eq!(client.get(one.at("/a")).send().await.unwrap().status(), 429);
+    assert_eq!(client.get(one.url()).within(ms(1_000)).send().await.unwrap().status(), 200);
+    assert!(client.get(two.url()).within(ms(1_000)).send().await.unwrap_err().is_refused());
+}
+
+#[tokio::test]
+async fn what_a_client_of_reqwests_has_counted_on_the_way_is_not_given_back() {
+    let upstream = Upstream::builder().start().await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    upstream.script((0..5).map(|_| leads(302, "/a", &format!("http://{nobody}/"))));
+    let client = Client::from_reqwest(reqwest::Client::new()).each_host("1/min").max_attempts(1).build().unwrap();
+    for _ in 0..3 {
+        client.get(upstream.at("/a")).within(ms(500)).send().await.unwrap_err();
+    }
+    assert_eq!(upstream.arrivals().len(), 1);
+}

@@ -260,3 +260,23 @@ async fn a_try_can_cost_more_and_takes_all_or_nothing() {
     drop(limiter.try_acquire_with(&context(2, 2)).unwrap());
     assert_eq!(limiter.try_acquire_with(&context(6, 0)).unwrap_err().reason, Reason::CostExceedsQuota);
 }
+
+struct Noted;
+
+impl std::task::Wake for Noted {
+    fn wake(self: std::sync::Arc<Self>) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_whoever_is_cancelled_nothing_is_kept() {
+    let limiter = Limiter::new("1/min").unwrap();
+    drop(limiter.try_acquire().unwrap());
+    let (token, noted) = (CancellationToken::new(), std::sync::Arc::new(Noted));
+    let waker = std::task::Waker::from(std::sync::Arc::clone(&noted));
+    let mut waiting = Box::pin(limiter.wait(&Context::new().cancel_on(&token)));
+    assert!(waiting.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    token.cancel();
+    assert!(waiting.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_ready());
+    drop((waiting, waker));
+    assert_eq!(std::sync::Arc::strong_count(&noted), 1);
+}

@@ -1,0 +1,234 @@
+//! When a request goes again: only where that does no harm, in its place, and not before anybody's time.
+
+mod support;
+
+#[cfg(feature = "http2")]
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use reqwest_throttle::{Attempts, Client, ClientBuilder, Response};
+use support::eventually;
+use support::upstream::{Answer, Body, Upstream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Whose own waits are short.
+fn quick() -> ClientBuilder {
+    Client::builder().backoff(ms(1), ms(5))
+}
+
+fn fails(status: u16, times: usize) -> Vec<Answer> {
+    (0..times).map(|_| Answer::status(status).body(Body::bytes("sorry"))).collect()
+}
+
+fn attempts(response: &Response) -> Attempts {
+    *response.extensions().get().expect("what has happened is told")
+}
+
+#[tokio::test]
+async fn what_fails_is_made_again_where_doing_it_twice_is_as_good_as_once() {
+    let upstream = Upstream::builder().start().await;
+    let client = quick().build().unwrap();
+    for status in [408, 500, 502, 503, 504] {
+        upstream.reset_records();
+        upstream.script(fails(status, 2));
+        let response = client.get(upstream.url()).send().await.unwrap();
+        let happened = attempts(&response);
+        assert_eq!((response.status().as_u16(), happened.sent, happened.failed), (200, 3, 2), "{status}");
+        assert_eq!(upstream.arrivals().len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_post_is_never_sent_twice_unless_it_may() {
+    let upstream = Upstream::builder().start().await;
+    let sent = async |builder: ClientBuilder, status, key: Option<&str>| {
+        upstream.reset_records();
+        upstream.script(fails(status, 1));
+        let mut request = builder.build().unwrap().post(upstream.url()).body("once");
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        request.send().await.unwrap();
+        let arrivals = upstream.arrivals();
+        assert!(arrivals.iter().all(|arrival| arrival.body.len() == 4), "never empty");
+        arrivals.len()
+    };
+    for status in [500, 502, 503, 504] {
+        assert_eq!(sent(quick(), status, None).await, 1, "{status}");
+        assert_eq!(sent(quick(), status, Some("a")).await, 2, "{status}: the server can tell by its key");
+    }
+    assert_eq!(sent(quick().trust_503(true), 503, None).await, 2);
+    assert_eq!(sent(quick().trust_503(true), 500, None).await, 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_reset_is_made_again_for_a_get_and_not_for_a_post() {
+    let upstream = Upstream::builder().start().await;
+    let client = quick().build().unwrap();
+    upstream.script([Answer::reset().on("/a"), Answer::reset().on("/b")]);
+    assert_eq!(client.get(upstream.at("/a")).send().await.unwrap().status(), 200);
+    let error = client.post(upstream.at("/b")).body("once").send().await.unwrap_err();
+    assert!(error.is_request() && error.attempts() == 1);
+}
+
+#[tokio::test]
+async fn whom_nobody_answers_is_asked_again_whatever_the_method_and_nothing_is_counted() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let client = quick().each_host("1/min").build().unwrap();
+    let error = client.post(format!("http://{nobody}/")).body("x").send().await.unwrap_err();
+    assert!(error.is_connect());
+    assert_eq!((error.attempts(), client.snapshot().gates[0].quotas[0].left), (4, 1));
+}
+
+#[tokio::test]
+async fn after_the_attempts_the_last_answer_is_returned_as_it_came() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script(fails(503, 9));
+    let response = quick().max_attempts(3).build().unwrap().get(upstream.url()).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), attempts(&response).sent), (503, 3));
+    assert_eq!(response.text().await.unwrap(), "sorry");
+}
+
+#[tokio::test]
+async fn a_503_that_states_its_wait_silences_everybody_until_then() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([Answer::status(503).header("retry-after", "1").on("/a")]);
+    let client = quick().build().unwrap();
+    let first = client.get(upstream.at("/a")).send();
+    let began = Instant::now();
+    let (first, ()) = futures_util::future::join(first, async {
+        eventually(|| !upstream.arrivals().is_empty()).await;
+        tokio::time::sleep(ms(50)).await;
+        client.get(upstream.at("/b")).send().await.unwrap();
+    })
+    .await;
+    assert_eq!(first.unwrap().status(), 200);
+    assert!(began.elapsed() >= ms(1_000));
+    let came: Vec<_> = upstream.arrivals().into_iter().map(|arrival| arrival.came).collect();
+    assert!(came[1..].iter().all(|at| *at >= came[0] + ms(1_000)), "{came:?}");
+}
+
+#[tokio::test]
+async fn a_wait_is_read_in_whatever_way_it_is_said_and_nothing_goes_before_it() {
+    let later = || std::time::SystemTime::now() + ms(2_900);
+    let epoch = || later().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs().to_string();
+    let date = || httpdate::fmt_http_date(later());
+    for (name, value, least) in [
+        ("retry-after", "0.4".to_owned(), ms(400)),
+        ("retry-after-ms", "400".to_owned(), ms(400)),
+        ("x-ms-retry-after-ms", "400".to_owned(), ms(400)),
+        ("retry-after", date(), ms(900)),
+        ("retry-after", epoch(), ms(900)),
+    ] {
+        let upstream = Upstream::builder().start().await;
+        upstream.script([Answer::status(429).header(name, &value)]);
+        let response = quick().build().unwrap().get(upstream.url()).send().await.unwrap();
+        let happened = attempts(&response);
+        assert_eq!((response.status().as_u16(), happened.sent, happened.refused), (200, 2, 1), "{name}: {value}");
+        let came: Vec<_> = upstream.arrivals().into_iter().map(|arrival| arrival.came).collect();
+        assert!(came[1] >= came[0] + least, "{name}: {value}: {came:?}");
+        assert!(happened.in_line >= least && came[1] < came[0] + ms(4_000), "{happened:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_server_can_say_that_going_again_is_no_use_or_that_it_is() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([
+        Answer::status(429).header("retry-after", "1").header("x-should-retry", "false").on("/never"),
+        Answer::status(503).header("x-should-retry", "false").on("/never"),
+        Answer::status(409).header("x-should-retry", "true").on("/again"),
+    ]);
+    let client = quick().build().unwrap();
+    assert_eq!(client.get(upstream.at("/never")).send().await.unwrap().status(), 429);
+    assert_eq!(client.get(upstream.at("/never")).within(ms(3_000)).send().await.unwrap().status(), 503);
+    assert_eq!(client.post(upstream.at("/again")).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn retries_that_nobody_asked_for_are_bounded_by_the_traffic() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script(fails(500, 500));
+    let client = quick().retry_budget(20, 10).build().unwrap();
+    for _ in 0..100 {
+        assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 500);
+    }
+    assert_eq!(upstream.arrivals().len(), 130, "a hundred, a fifth of that, and ten");
+}
+
+#[tokio::test]
+async fn a_refusal_that_cannot_be_waited_for_is_returned_however_large_it_is() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([Answer::status(429).body(Body::chunks(3, 50_000, ms(1)))]);
+    let response = Client::new().get(upstream.url()).within(ms(900)).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), response.bytes().await.unwrap().len()), (429, 150_000));
+}
+
+#[tokio::test]
+async fn a_token_is_heeded_while_it_backs_off_and_while_it_reads_what_it_will_not_return() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([
+        Answer::status(429).header("retry-after", "5").body(Body::chunks(3, 10, ms(60_000))).on("/stalls"),
+        Answer::status(500).on("/fails"),
+    ]);
+    let client = Client::builder().backoff(ms(60_000), ms(60_000)).build().unwrap();
+    for path in ["/stalls", "/fails"] {
+        let token = CancellationToken::new();
+        let sent = tokio::spawn(client.get(upstream.at(path)).cancel_on(&token).send());
+        eventually(|| upstream.arrivals().iter().any(|arrival| arrival.path == path && arrival.answered.is_some()))
+            .await;
+        tokio::time::sleep(ms(50)).await;
+        let began = Instant::now();
+        token.cancel();
+        assert!(sent.await.unwrap().unwrap_err().is_cancelled(), "{path}");
+        assert!(began.elapsed() < ms(800), "{path}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn while_it_backs_off_its_place_in_flight_is_free() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([Answer::status(500).on("/fails")]);
+    let client = Client::builder().each_host("1 in flight").backoff(ms(60_000), ms(60_000)).build().unwrap();
+    let backs_off = tokio::spawn(client.get(upstream.at("/fails")).send());
+    eventually(|| upstream.arrivals().len() == 1).await;
+    assert_eq!(client.get(upstream.url()).within(ms(5_000)).send().await.unwrap().status(), 200);
+    backs_off.abort();
+}
+
+/// A server that speaks HTTP/2 so far as to refuse the first stream of a connection.
+#[cfg(feature = "http2")]
+fn refuses_a_stream_once() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+            let length = u8::try_from(payload.len()).unwrap();
+            [&[0, 0, length, kind, flags, 0, 0, 0, stream][..], payload].concat()
+        };
+        let (mut peer, _) = listener.accept().unwrap();
+        assert!(peer.read(&mut [0; 4_096]).unwrap() > 0);
+        peer.write_all(&frame(4, 0, 0, &[])).unwrap();
+        // The first stream is refused (7), the second answered with `:status: 200` and nothing more.
+        std::thread::sleep(ms(100));
+        peer.write_all(&frame(3, 0, 1, &[0, 0, 0, 7])).unwrap();
+        std::thread::sleep(ms(300));
+        peer.write_all(&frame(1, 5, 3, &[0x88])).unwrap();
+        std::thread::sleep(ms(2_000));
+    });
+    format!("http://{address}/")
+}
+
+#[cfg(feature = "http2")]
+#[tokio::test]
+async fn a_stream_that_the_server_gives_back_untouched_is_sent_again_whatever_the_method() {
+    let client = quick().http2_prior_knowledge().build().unwrap();
+    let response = client.post(refuses_a_stream_once()).body("x").send().await.unwrap();
+    assert_eq!((response.status().as_u16(), attempts(&response).sent), (200, 2));
+}
