@@ -109,7 +109,7 @@ async fn a_request_is_in_flight_until_its_body_has_ended() {
 #[tokio::test]
 async fn a_body_that_is_dropped_or_fails_or_never_was_frees_its_slot() {
     let upstream = Upstream::builder().start().await;
-    let client = limited(Limits::new().in_flight(1));
+    let client = Client::builder().each_host(Limits::new().in_flight(1)).max_attempts(1).build().unwrap();
     let slow = || Answer::status(200).body(Body::chunks(1_000, 10, ms(20)));
     upstream.script([
         slow().on("/dropped"),
