@@ -131,6 +131,7 @@ mod exchange;
 mod request;
 mod client;
 mod settings;
+mod reqwest_settings;
 
 pub use admission::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
 pub use attempts::Attempts;

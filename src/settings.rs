@@ -1,199 +1,225 @@
-//! What reqwest's own builder sets, by the same names.
+//! What a client is set to: its limits, how it waits, when it goes again, what it follows.
 
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use http::HeaderValue;
-use reqwest::Proxy;
+use http::{HeaderMap, HeaderName};
+use reqwest::Url;
 
-use crate::client::ClientBuilder;
-
-/// Methods of reqwest's builder as they are there.
-macro_rules! same {
-    ($($(#[$meta:meta])* fn $name:ident($($argument:ident: $type:ty),*);)*) => {
-        impl ClientBuilder {
-            $(
-                #[doc = concat!("As [`reqwest::ClientBuilder::", stringify!($name), "`].")]
-                $(#[$meta])*
-                pub fn $name(self, $($argument: $type),*) -> Self {
-                    self.reqwest(|http| http.$name($($argument),*))
-                }
-            )*
-        }
-    };
-}
-
-same! {
-    fn no_gzip();
-    fn no_brotli();
-    fn no_zstd();
-    fn no_deflate();
-    fn proxy(proxy: Proxy);
-    fn no_proxy();
-    fn read_timeout(timeout: Duration);
-    fn connect_timeout(timeout: Duration);
-    fn connection_verbose(verbose: bool);
-    fn pool_idle_timeout(timeout: impl Into<Option<Duration>>);
-    fn pool_max_idle_per_host(most: usize);
-    fn http1_title_case_headers();
-    fn http1_allow_obsolete_multiline_headers_in_responses(allow: bool);
-    fn http1_ignore_invalid_headers_in_responses(ignore: bool);
-    fn http1_allow_spaces_after_header_name_in_responses(allow: bool);
-    fn http1_max_headers(most: usize);
-    fn http1_only();
-    fn http09_responses();
-    fn tcp_nodelay(enabled: bool);
-    fn local_address(address: impl Into<Option<IpAddr>>);
-    fn tcp_keepalive(interval: impl Into<Option<Duration>>);
-    fn tcp_keepalive_interval(interval: impl Into<Option<Duration>>);
-    fn tcp_keepalive_retries(retries: impl Into<Option<u32>>);
-    fn https_only(enabled: bool);
-    fn no_hickory_dns();
-    fn resolve(domain: &str, address: SocketAddr);
-    fn resolve_to_addrs(domain: &str, addresses: &[SocketAddr]);
-}
+use crate::backoff::Backoff;
+use crate::client::{ClientBuilder, Http};
+use crate::error::shown;
+use crate::invalid::Invalid;
+use crate::key::Key;
+use crate::limiter::checked;
+use crate::limits::Limits;
+use crate::observe::Waits;
+use crate::redirect::Policy;
 
 impl ClientBuilder {
-    /// How long one attempt may take, from its sending to the end of its body, as
-    /// [`reqwest::ClientBuilder::timeout`]. Waiting for one's turn does not count: that is
-    /// [`RequestBuilder::within`](crate::RequestBuilder::within) and [`max_wait`](Self::max_wait).
-    pub fn timeout(self, timeout: Duration) -> Self {
-        self.reqwest(|http| http.timeout(timeout))
-    }
+    // --- limits
 
-    /// As [`reqwest::ClientBuilder::user_agent`].
-    pub fn user_agent<V>(self, value: V) -> Self
+    /// A limit of the whole client, beside those of its hosts: a [`Limits`], a [`Quota`](crate::Quota), or a quota's text,
+    /// as in `"10/s"`. Set again, it is one more.
+    pub fn limit<L>(mut self, limits: L) -> Self
     where
-        V: TryInto<HeaderValue>,
-        V::Error: Into<http::Error>,
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
     {
-        self.reqwest(|http| http.user_agent(value))
+        let limits = self.kept("limit", limits);
+        self.whole = Some(self.whole.unwrap_or_default().with(limits));
+        self
+    }
+
+    /// How many requests of the whole client may be in flight at once, until their bodies have ended. For a host:
+    /// [`Limits::in_flight`].
+    pub fn max_in_flight(self, most: usize) -> Self {
+        self.limit(Limits::new().in_flight(most))
+    }
+
+    /// The limits of each host (with its port, whatever the scheme) that has none of its own, every host counted by itself.
+    pub fn each_host<L>(mut self, limits: L) -> Self
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        self.each_host = self.kept("each_host", limits);
+        self
+    }
+
+    /// The limits of one host, as in `"api.example.com"` or `"localhost:8080"`, in the place of those of
+    /// [`each_host`](Self::each_host).
+    pub fn host<L>(mut self, host: &str, limits: L) -> Self
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        let limits = self.kept("host", limits);
+        let keys = host_keys(host);
+        if keys.is_empty() {
+            self.refuse(Invalid::new("host", shown(host), "a host as in `api.example.com` or `localhost:8080`"));
+        }
+        self.hosts.retain(|(others, _)| others.iter().all(|other| !keys.contains(other)));
+        self.hosts.push((keys, limits));
+        self
+    }
+
+    /// The limits of each key that requests name with [`RequestBuilder::key`](crate::RequestBuilder::key), every key counted by itself.
+    pub fn each_key<L>(mut self, limits: L) -> Self
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        self.each_key = self.kept("each_key", limits);
+        self
+    }
+
+    fn kept<L>(&mut self, setting: &'static str, limits: L) -> Limits
+    where
+        L: TryInto<Limits>,
+        L::Error: Into<Invalid>,
+    {
+        checked(limits).unwrap_or_else(|invalid| {
+            self.refuse(invalid.inside(setting));
+            Limits::new()
+        })
+    }
+
+    fn refuse(&mut self, invalid: Invalid) {
+        self.invalid.get_or_insert(invalid);
+    }
+
+    // --- waiting
+
+    /// How long a request waits that has no deadline of its own. Five minutes unless set.
+    pub fn max_wait(mut self, most: Duration) -> Self {
+        self.limiter = self.limiter.max_wait(most);
+        self
+    }
+
+    /// How many requests may wait in all, as [`LimiterBuilder::max_waiting`](crate::LimiterBuilder::max_waiting). 10 000 unless set.
+    pub fn max_waiting(mut self, most: usize) -> Self {
+        self.limiter = self.limiter.max_waiting(most);
+        self
+    }
+
+    /// How many hosts and keys there may be that are not at rest, as [`LimiterBuilder::max_keys`](crate::LimiterBuilder::max_keys). 100 000 unless set; at least 3,
+    /// for a request passes up to as many.
+    pub fn max_keys(mut self, most: usize) -> Self {
+        if most < 3 {
+            self.refuse(Invalid::new("max_keys", most.to_string(), "at least 3: a request passes up to as many"));
+        }
+        self.limiter = self.limiter.max_keys(most);
+        self
+    }
+
+    /// Tells why a request waits, once it has waited for a second, as [`LimiterBuilder::on_wait`](crate::LimiterBuilder::on_wait).
+    pub fn on_wait(mut self, tell: impl Fn(&Waits) + Send + Sync + 'static) -> Self {
+        self.limiter = self.limiter.on_wait(tell);
+        self
+    }
+
+    // --- going again
+
+    /// How many times a request is sent at most to one address, if it is refused because of traffic, or fails and may be
+    /// repeated. Four times unless set; at least once.
+    pub fn max_attempts(mut self, most: usize) -> Self {
+        self.most_attempts = most.max(1);
+        self
+    }
+
+    /// How long a request waits before it is repeated, where no server says how long: anything up to `first`, which doubles
+    /// with each time, up to `most` (exponential, with full jitter). Half a second and 30 s unless set.
+    pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
+        self.backoff = Backoff { first, most };
+        self
+    }
+
+    /// How many repetitions there may be that no server has asked for: so many for a hundred requests of the last ten seconds,
+    /// and so many in ten seconds whatever the traffic. 20 and 10 unless set. Whoever is not repeated gets its answer as it came.
+    pub fn retry_budget(mut self, percent: u32, floor: u32) -> Self {
+        self.retry_budget = (percent, floor);
+        self
+    }
+
+    /// Takes a 503 to say that nothing was done: it is repeated whatever the method. Unless set, only requests are that may be
+    /// done twice, by their method or an `Idempotency-Key`.
+    pub fn trust_503(mut self, trust: bool) -> Self {
+        self.trusts_503 = trust;
+        self
+    }
+
+    // --- responses
+
+    /// For how long nobody has to read a response until it does not count as in flight any more. A minute unless set. A
+    /// read that waits for the server counts as reading.
+    pub fn unread_for(mut self, most: Duration) -> Self {
+        self.unread_for = most;
+        self
+    }
+
+    // --- redirects
+
+    /// Which redirects are followed: ten in a row, unless set. Each hop waits for its turn at its own host. With one of
+    /// reqwest's clients or builders, that follows as it was told.
+    pub fn redirect(mut self, policy: Policy) -> Self {
+        self.redirects.policy = policy;
+        self
+    }
+
+    /// Whether the next address is told in `Referer` where from; it is unless set. Another origin is told no more than this
+    /// one's.
+    pub fn referer(mut self, enable: bool) -> Self {
+        self.redirects.referer = enable;
+        self
+    }
+
+    /// A header that no other origin is to see when a redirect leads there, as `authorization`, `cookie`, `x-api-key` and
+    /// their kin are not, nor any value that is marked as sensitive.
+    pub fn sensitive_header(mut self, name: HeaderName) -> Self {
+        self.redirects.secret.push(name);
+        self
+    }
+
+    // --- what reqwest's builder sets
+
+    /// Headers that go out with each request, unless it has one of that name.
+    pub fn default_headers(mut self, headers: HeaderMap) -> Self {
+        for name in headers.keys() {
+            self.headers.remove(name);
+        }
+        self.headers.extend(headers);
+        self
+    }
+
+    /// Sets what reqwest's own builder sets, if it is not here by the same name.
+    ///
+    /// reqwest's own redirects and retries stay off, whatever is set here, unless it is a builder of somebody else's
+    /// ([`Client::from_reqwest`](crate::Client::from_reqwest)): they would send requests that nobody counted. Default headers that are set here and not with
+    /// [`default_headers`](Self::default_headers) go out with every hop.
+    pub fn reqwest(mut self, change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Self {
+        match &mut self.http {
+            Http::Ours(http) | Http::Theirs(http) => **http = change(std::mem::take(&mut **http)),
+            Http::Built(_) => self.refuse(Invalid::new(
+                "reqwest",
+                "a setting",
+                "settings of a builder: `Client::from_reqwest` was given a client that is built already",
+            )),
+        }
+        self
     }
 }
 
-#[cfg(feature = "gzip")]
-same! {
-    #[cfg_attr(docsrs, doc(cfg(feature = "gzip")))]
-    fn gzip(enable: bool);
-}
-
-#[cfg(feature = "brotli")]
-same! {
-    #[cfg_attr(docsrs, doc(cfg(feature = "brotli")))]
-    fn brotli(enable: bool);
-}
-
-#[cfg(feature = "zstd")]
-same! {
-    #[cfg_attr(docsrs, doc(cfg(feature = "zstd")))]
-    fn zstd(enable: bool);
-}
-
-#[cfg(feature = "deflate")]
-same! {
-    #[cfg_attr(docsrs, doc(cfg(feature = "deflate")))]
-    fn deflate(enable: bool);
-}
-
-#[cfg(feature = "hickory-dns")]
-same! {
-    #[cfg_attr(docsrs, doc(cfg(feature = "hickory-dns")))]
-    fn hickory_dns(enable: bool);
-}
-
-#[cfg(feature = "cookies")]
-same! {
-    #[cfg_attr(docsrs, doc(cfg(feature = "cookies")))]
-    fn cookie_store(enable: bool);
-    #[cfg_attr(docsrs, doc(cfg(feature = "cookies")))]
-    fn cookie_provider(store: std::sync::Arc<impl reqwest::cookie::CookieStore + 'static>);
-}
-
-#[cfg(feature = "http2")]
-same! {
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_prior_knowledge();
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_initial_stream_window_size(bytes: impl Into<Option<u32>>);
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_initial_connection_window_size(bytes: impl Into<Option<u32>>);
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_adaptive_window(enabled: bool);
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_max_frame_size(bytes: impl Into<Option<u32>>);
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_max_header_list_size(bytes: u32);
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_keep_alive_interval(interval: impl Into<Option<Duration>>);
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_keep_alive_timeout(timeout: Duration);
-    #[cfg_attr(docsrs, doc(cfg(feature = "http2")))]
-    fn http2_keep_alive_while_idle(enabled: bool);
-}
-
-#[cfg(any(
-    feature = "default-tls",
-    feature = "rustls",
-    feature = "rustls-no-provider",
-    feature = "native-tls",
-    feature = "native-tls-no-alpn",
-    feature = "native-tls-vendored",
-    feature = "native-tls-vendored-no-alpn"
-))]
-mod tls {
-    use std::any::Any;
-
-    use reqwest::{Certificate, Identity, tls};
-
-    use crate::client::ClientBuilder;
-
-    same! {
-        fn tls_certs_merge(certificates: impl IntoIterator<Item = Certificate>);
-        fn tls_certs_only(certificates: impl IntoIterator<Item = Certificate>);
-        fn add_root_certificate(certificate: Certificate);
-        fn identity(identity: Identity);
-        fn tls_danger_accept_invalid_hostnames(accept: bool);
-        fn danger_accept_invalid_hostnames(accept: bool);
-        fn tls_danger_accept_invalid_certs(accept: bool);
-        fn danger_accept_invalid_certs(accept: bool);
-        fn tls_sni(enabled: bool);
-        fn tls_version_min(version: tls::Version);
-        fn min_tls_version(version: tls::Version);
-        fn tls_version_max(version: tls::Version);
-        fn max_tls_version(version: tls::Version);
-        fn tls_backend_preconfigured(tls: impl Any);
-        fn use_preconfigured_tls(tls: impl Any);
-        fn tls_info(enabled: bool);
-    }
-}
-
-#[cfg(any(feature = "default-tls", feature = "rustls", feature = "rustls-no-provider"))]
-mod rustls {
-    use reqwest::tls::CertificateRevocationList;
-
-    use crate::client::ClientBuilder;
-
-    same! {
-        fn tls_crls_only(lists: impl IntoIterator<Item = CertificateRevocationList>);
-        fn add_crl(list: CertificateRevocationList);
-        fn add_crls(lists: impl IntoIterator<Item = CertificateRevocationList>);
-        fn tls_sslkeylogfile(enabled: bool);
-        fn tls_backend_rustls();
-        fn use_rustls_tls();
-    }
-}
-
-#[cfg(any(
-    feature = "native-tls",
-    feature = "native-tls-no-alpn",
-    feature = "native-tls-vendored",
-    feature = "native-tls-vendored-no-alpn"
-))]
-mod native_tls {
-    use crate::client::ClientBuilder;
-
-    same! {
-        fn tls_backend_native();
-        fn use_native_tls();
+/// The keys of a host, as the addresses of requests have them; none if it is no host. The port of a scheme goes without saying
+/// there, and not with the other scheme.
+fn host_keys(host: &str) -> Vec<Key> {
+    let is_plain = |letter: char| !letter.is_whitespace() && !letter.is_control() && !"/?#@*\\".contains(letter);
+    let url = Url::parse(&format!("http://{host}/")).ok().filter(|_| host.chars().all(is_plain));
+    let Some((name, port)) = url.as_ref().and_then(|url| Some((url.host_str()?, url.port()))) else {
+        return Vec::new();
+    };
+    match port {
+        None if host.ends_with(":80") => vec![Key::host(name, None), Key::host(name, Some(80))],
+        Some(443) => vec![Key::host(name, None), Key::host(name, port)],
+        _ => vec![Key::host(name, port)],
     }
 }
