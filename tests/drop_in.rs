@@ -83,8 +83,13 @@ async fn a_program_behaves_the_same_when_only_its_import_is_changed() {
 
 /// Where the sources of reqwest are that this is built with.
 fn reqwest() -> PathBuf {
+    // What other platforms need is not here.
+    let rustc = Command::new("rustc").arg("-vV").output().unwrap().stdout;
+    let host =
+        String::from_utf8(rustc).unwrap().lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["metadata", "--format-version", "1", "--locked", "--offline"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+    cargo.args(["metadata", "--format-version", "1", "--locked", "--offline", "--filter-platform"]).args(host);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
     let metadata: serde_json::Value = serde_json::from_slice(&cargo.output().unwrap().stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
     let reqwest = packages.iter().find(|package| package["name"] == "reqwest").unwrap();
