@@ -328,7 +328,10 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.inner.kind {
             Kind::Reqwest(error) => error.fmt(f),
-            Kind::Refused(_) => f.write_str("our own limits did not let the request go"),
+            Kind::Refused(refused) => match self.inner.attempts {
+                0 => write!(f, "not sent: {refused}"),
+                attempts => write!(f, "not sent again after {attempts} attempts: {refused}"),
+            },
             Kind::Address { shown, .. } => {
                 write!(f, "the address `{shown}` cannot be requested; write it whole, as in `https://example.com/path`")
             }
@@ -352,7 +355,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.inner.kind {
             Kind::Reqwest(error) => error.source(),
-            Kind::Refused(refused) => Some(refused),
+            Kind::Refused(_) => None,
             Kind::Address { source, .. } => source.as_ref().map(|source| source as _),
             Kind::Setting(invalid) => Some(invalid),
             Kind::Redirect { source, .. } => Some(&**source),

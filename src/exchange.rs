@@ -140,14 +140,19 @@ impl Sender {
     }
 
     async fn after_error(&self, error: Error, permit: Permit, copy: Copy, trip: &mut Trip) -> Result<Next, Error> {
-        if error.is_connect() && self.redirects.is_some() {
-            // Nobody was there: the server has counted nothing. Where reqwest follows, the one before may have.
+        // Where reqwest follows, what nobody took may have been the second part of what the first one did.
+        let outcome = match error.outcome() {
+            Outcome::Untouched if self.redirects.is_none() => Outcome::Unknown,
+            outcome => outcome,
+        };
+        if outcome == Outcome::Untouched && error.is_connect() {
+            // The server has counted nothing. What it gave back it may have.
             permit.give_back();
         } else {
             drop(permit);
         }
         trip.answer = None;
-        match self.decide(error.outcome(), &copy, Duration::ZERO, trip) {
+        match self.decide(outcome, &copy, Duration::ZERO, trip) {
             Verdict::After(delay) => {
                 trip.back_off(delay, copy.request.url()).await?;
                 Ok(Next::Send(copy.request))

@@ -170,6 +170,7 @@ async fn a_refusal_of_our_own_sends_nothing_and_says_which_limit_and_how_long() 
     let refused = error.refused().unwrap();
     assert_eq!((refused.reason, refused.ahead), (Reason::Deadline, 0));
     assert!(refused.wait.unwrap() > ms(50_000) && refused.to_string().contains("1/min"), "{refused}");
+    assert_eq!(error.to_string(), format!("not sent: {refused}"), "limit, wait and way out");
     assert_eq!(upstream.arrivals().len(), 1);
 }
 

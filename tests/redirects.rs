@@ -203,3 +203,14 @@ async fn what_a_client_of_reqwests_has_counted_on_the_way_is_not_given_back() {
     }
     assert_eq!(upstream.arrivals().len(), 1);
 }
+
+#[tokio::test]
+async fn a_post_that_a_client_of_reqwests_has_followed_to_nobody_is_not_sent_twice() {
+    let upstream = Upstream::builder().start().await;
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    upstream.script((0..4).map(|_| leads(303, "/a", &format!("http://{nobody}/"))));
+    let client = Client::from_reqwest(reqwest::Client::new()).backoff(ms(1), ms(1)).build().unwrap();
+    let error = client.post(upstream.at("/a")).body("once").send().await.unwrap_err();
+    assert!(error.is_connect());
+    assert_eq!((error.attempts(), upstream.arrivals().len()), (1, 1));
+}
