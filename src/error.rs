@@ -355,11 +355,10 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.inner.kind {
             Kind::Reqwest(error) => error.source(),
-            Kind::Refused(_) => None,
             Kind::Address { source, .. } => source.as_ref().map(|source| source as _),
             Kind::Setting(invalid) => Some(invalid),
             Kind::Redirect { source, .. } => Some(&**source),
-            Kind::Interrupted { .. } => None,
+            Kind::Refused(_) | Kind::Interrupted { .. } => None,
         }
     }
 }
