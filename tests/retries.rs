@@ -192,6 +192,19 @@ async fn a_token_is_heeded_while_it_backs_off_and_while_it_reads_what_it_will_no
 }
 
 #[tokio::test]
+async fn every_attempt_waits_for_its_turn() {
+    let upstream = Upstream::builder().start().await;
+    let client = quick().each_host("20/s burst 1").build().unwrap();
+    upstream.script((0..5).flat_map(|nth| (0..2).map(move |_| Answer::status(503).on(&format!("/{nth}")))));
+    let get = async |nth: usize| client.get(upstream.at(&format!("/{nth}"))).send().await.unwrap().status();
+    assert!(futures_util::future::join_all((0..5).map(get)).await.iter().all(|status| *status == 200));
+    let came: Vec<_> = upstream.arrivals().into_iter().map(|arrival| arrival.came).collect();
+    assert_eq!(came.len(), 15);
+    // In any time no more than the bucket lets, with what a late timer is credited for and the way to the server.
+    assert!((0..10).all(|nth| came[nth + 5] - came[nth] >= ms(5 * 50 - 25)), "{came:?}");
+}
+
+#[tokio::test]
 async fn while_it_backs_off_its_place_in_flight_is_free() {
     let upstream = Upstream::builder().start().await;
     upstream.script([Answer::status(500).on("/fails")]);
