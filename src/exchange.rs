@@ -22,7 +22,7 @@ use crate::permit::Permit;
 use crate::redirect::Redirects;
 use crate::refused::{Reason, Refused};
 use crate::retry_budget::RetryBudget;
-use crate::signal;
+use crate::signal::{self, Signal};
 use crate::time::Time;
 use crate::trip::{Copy, Trip};
 use crate::unread::Unread;
@@ -112,9 +112,9 @@ impl Sender {
 
     /// Waits for a permit that still holds when the request leaves: a pause that came in between recalls it.
     async fn pass(&self, limiter: &Limiter, trip: &Trip) -> Result<Permit, Refused> {
-        let mut place = trip.place;
+        let (mut place, waiting) = (trip.place, trip.waiting());
         loop {
-            let mut acquire = pin!(limiter.acquire_in_place(place, trip.waiting()));
+            let mut acquire = pin!(limiter.acquire_in_place(place, &waiting));
             let permit = poll_fn(|cx| {
                 let permit = acquire.as_mut().poll(cx);
                 if permit.is_pending() {
@@ -177,14 +177,14 @@ impl Sender {
             // reqwest has followed: what the other host says is not about this one, nor to be asked of it again.
             permit.answered();
             self.shut(response.url(), wait);
-            return self.lead_on(response, permit, copy, terms, trip).await;
+            return self.lead_on(response, permit, copy, signal, terms, trip).await;
         }
         match wait {
             Some(wait) => permit.refused(wait),
             None => permit.answered(),
         }
         match self.decide(Outcome::Answered(signal), &copy, permit.shut_for(), trip) {
-            Verdict::Done => return self.lead_on(response, permit, copy, terms, trip).await,
+            Verdict::Done => return self.lead_on(response, permit, copy, signal, terms, trip).await,
             Verdict::AtTheGate { .. } => trip.answer = trip.read_ahead(response).await,
             Verdict::After(delay) => {
                 trip.answer = trip.read_ahead(response).await;
@@ -202,13 +202,18 @@ impl Sender {
         response: Response,
         permit: Permit,
         copy: Copy,
+        signal: Signal,
         terms: &Terms,
         trip: &mut Trip,
     ) -> Result<Next, Error> {
         let method = copy.request.method().clone();
-        if let Some(next) = self.hop(&response, copy, trip)? {
+        if let Some(wait) = verdict::before_a_hop(signal, trip.budget())
+            && let Some(next) = self.hop(&response, copy, trip)?
+        {
             trip.answer = None;
-            trip.read_ahead(response).await;
+            trip.read_away(response).await;
+            drop(permit);
+            trip.rest(wait, next.url()).await?;
             return Ok(Next::Send(next));
         }
         if terms.release_on_headers {
@@ -249,7 +254,9 @@ impl Sender {
     /// Whether it goes again. What no server has asked for draws on what the traffic has earned.
     fn decide(&self, outcome: Outcome, copy: &Copy, shut: Duration, trip: &Trip) -> Verdict {
         let Retries { most_attempts, backoff, trusts_503, .. } = self.retries;
-        let attempt = trip.attempt(copy, most_attempts, trusts_503, shut);
+        let mut attempt = trip.attempt(copy, most_attempts, trusts_503, shut);
+        // Where reqwest follows, what an answer says may be about the second part of what the first one did.
+        attempt.is_whole &= self.redirects.is_some() || attempt.is_idempotent;
         let verdict = verdict::decide(outcome, attempt, backoff, fastrand::u32(..));
         match verdict {
             Verdict::Done | Verdict::AtTheGate { stated: true } => verdict,

@@ -7,34 +7,47 @@
 use std::error::Error;
 use std::fmt;
 
-use http::header::{
-    AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderName, LOCATION, PROXY_AUTHORIZATION,
-    REFERER, TRANSFER_ENCODING, WWW_AUTHENTICATE,
-};
+use http::header::{HOST, HeaderName, LOCATION, REFERER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use reqwest::Url;
 
 /// How many redirects are followed, unless set.
 const MOST_HOPS: usize = 10;
 
-/// What describes a body, and goes with it.
-const OF_THE_BODY: [HeaderName; 4] = [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, TRANSFER_ENCODING];
+/// What describes a body, and goes with it, beside `content-…`.
+const OF_THE_BODY: [&str; 4] = ["transfer-encoding", "digest", "expect", "trailer"];
 
-/// What no other origin is to see.
-const SECRET: [HeaderName; 4] = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, WWW_AUTHENTICATE];
+/// What only the origin is to see that it was meant for, beside what is secret.
+const OF_THE_ORIGIN: [HeaderName; 2] = [HOST, REFERER];
 
-/// In which other headers keys are often sent.
-const USUALLY_SECRET: [&str; 9] = [
+/// Of which words the names of headers are made that carry secrets: `authorization`, `x-api-key`, `private-token` and their kin.
+const SECRET: [&str; 16] = [
+    "auth",
+    "authorization",
+    "authenticate",
+    "authentication",
+    "token",
+    "key",
+    "apikey",
+    "secret",
+    "password",
+    "cookie",
     "cookie2",
-    "x-api-key",
-    "api-key",
-    "x-auth-token",
-    "x-goog-api-key",
-    "x-amz-security-token",
-    "x-shopify-access-token",
-    "private-token",
-    "ocp-apim-subscription-key",
+    "session",
+    "credential",
+    "credentials",
+    "signature",
+    "jwt",
 ];
+
+fn is_of_the_body(name: &HeaderName) -> bool {
+    name.as_str().starts_with("content-") || OF_THE_BODY.contains(&name.as_str())
+}
+
+/// An `idempotency-key` is none: it tells one request from the next.
+fn is_usually_secret(name: &HeaderName) -> bool {
+    name != "idempotency-key" && name.as_str().split(['-', '_']).any(|word| SECRET.contains(&word))
+}
 
 /// Which redirects are followed: ten in a row, unless set. The words are those of reqwest's.
 ///
@@ -233,17 +246,15 @@ impl Redirects {
 
     /// Leaves to the headers of the request before only what is for the next address.
     pub(crate) fn carry_over(&self, headers: &mut HeaderMap, hop: &Hop, previous: &Url) {
-        if !hop.with_body {
-            for name in &OF_THE_BODY {
-                headers.remove(name);
-            }
-        }
-        if hop.url.origin() != previous.origin() {
-            let sensitive = headers.iter().filter(|(_, value)| value.is_sensitive()).map(|(name, _)| name.clone());
-            let usual = USUALLY_SECRET.map(HeaderName::from_static);
-            for name in sensitive.collect::<Vec<_>>().iter().chain(&SECRET).chain(&usual).chain(&self.secret) {
-                headers.remove(name);
-            }
+        let elsewhere = hop.url.origin() != previous.origin();
+        let is_kept = |name: &HeaderName, value: &HeaderValue| {
+            let stays = OF_THE_ORIGIN.contains(name) || is_usually_secret(name) || self.secret.contains(name);
+            (hop.with_body || !is_of_the_body(name)) && !(elsewhere && (stays || value.is_sensitive()))
+        };
+        let left: Vec<_> =
+            headers.iter().filter(|(name, value)| !is_kept(name, value)).map(|(name, _)| name.clone()).collect();
+        for name in left {
+            headers.remove(name);
         }
         if self.referer {
             headers.remove(REFERER);
@@ -352,15 +363,35 @@ mod tests {
     }
 
     #[test]
+    fn what_the_caller_says_of_where_it_comes_from_is_not_for_others_either() {
+        let redirects = Redirects { referer: false, ..Redirects::default() };
+        let mut headers = HeaderMap::from_iter([(REFERER, HeaderValue::from_static("http://a.example/?key=1"))]);
+        let hop = Hop { url: url("http://b.example/"), method: Method::GET, with_body: true };
+        redirects.carry_over(&mut headers, &hop, &url("http://a.example/"));
+        assert!(headers.is_empty());
+    }
+
+    #[test]
     fn another_origin_sees_no_credentials() {
         let mut sensitive = HeaderValue::from_static("s");
         sensitive.set_sensitive(true);
         let redirects = Redirects { secret: vec![HeaderName::from_static("x-mine")], ..Redirects::default() };
         let kept = |next: &str| {
             let mut headers = HeaderMap::new();
-            for name in
-                ["authorization", "cookie", "proxy-authorization", "x-api-key", "x-mine", "accept", "content-type"]
-            {
+            for name in [
+                "authorization",
+                "cookie",
+                "proxy-authorization",
+                "x-api-key",
+                "x-mine",
+                "accept",
+                "content-type",
+                "host",
+                "x-vault-token",
+                "idempotency-key",
+                "content-md5",
+                "expect",
+            ] {
                 headers.insert(name, HeaderValue::from_static("1"));
             }
             headers.insert("x-odd", sensitive.clone());
@@ -371,10 +402,10 @@ mod tests {
             kept
         };
         let same = kept("https://a.example/other");
-        assert!(same.len() == 8 && same.contains(&"referer=\"https://a.example/p?q\"".to_owned()), "{same:?}");
-        let elsewhere = ["accept=\"1\"", "referer=\"https://a.example/\""];
+        assert!(same.len() == 11 && same.contains(&"referer=\"https://a.example/p?q\"".to_owned()), "{same:?}");
+        let elsewhere = ["accept=\"1\"", "idempotency-key=\"1\"", "referer=\"https://a.example/\""];
         assert_eq!(kept("https://b.example/"), elsewhere);
         assert_eq!(kept("https://a.example:8443/"), elsewhere);
-        assert_eq!(kept("http://a.example/"), ["accept=\"1\""], "nor where from, where all can read it");
+        assert_eq!(kept("http://a.example/"), elsewhere[..2], "nor where from, where all can read it");
     }
 }

@@ -151,7 +151,8 @@ impl ClientBuilder {
     // --- responses
 
     /// For how long nobody has to read a response until it does not count as in flight any more. A minute unless set. A
-    /// read that waits for the server counts as reading.
+    /// read that waits for the server counts as reading, also if whoever began it has given it up and kept the response:
+    /// until something comes, the two look the same.
     pub fn unread_for(mut self, most: Duration) -> Self {
         self.unread_for = most;
         self

@@ -25,10 +25,13 @@ pub(crate) struct Signal {
 pub(crate) fn read(status: StatusCode, headers: &HeaderMap, now: Duration) -> Signal {
     let throttled = status == StatusCode::TOO_MANY_REQUESTS;
     let failed = matches!(status.as_u16(), 408 | 500 | 502 | 503 | 504);
-    let should_retry = if status.is_success() { None } else { wait::should_retry(headers) };
+    let is_done = status.is_success() || status.is_redirection();
+    let should_retry = if is_done { None } else { wait::should_retry(headers) };
     let unavailable = status == StatusCode::SERVICE_UNAVAILABLE;
-    // A wait beside any other status is about something else: a 202 says when the result may be there.
-    let wait = if throttled || unavailable { wait::stated(headers, now) } else { None };
+    // A wait beside a redirect is to pass before it is followed (RFC 9110, 10.2.3); beside any other status it is about
+    // something else: a 202 says when the result may be there.
+    let heeds = throttled || unavailable || status.is_redirection();
+    let wait = if heeds { wait::stated(headers, now) } else { None };
     Signal { throttled, failed, unavailable, wait, should_retry }
 }
 
@@ -46,7 +49,8 @@ mod tests {
         for status in [408, 500, 502, 504] {
             assert_eq!(read(status), Signal { failed: true, ..Signal::default() }, "{status}");
         }
-        for status in [200, 202, 301, 400, 404, 501] {
+        assert_eq!(read(307), Signal { wait, ..Signal::default() });
+        for status in [200, 202, 400, 404, 501] {
             assert_eq!(read(status), Signal::default(), "{status}");
         }
     }
@@ -58,6 +62,7 @@ mod tests {
             http::HeaderValue::from_static("true"),
         )]);
         assert_eq!(read(StatusCode::OK, &headers, Duration::ZERO).should_retry, None);
+        assert_eq!(read(StatusCode::SEE_OTHER, &headers, Duration::ZERO).should_retry, None);
         assert_eq!(read(StatusCode::CONFLICT, &headers, Duration::ZERO).should_retry, Some(true));
     }
 }

@@ -16,12 +16,14 @@ use crate::verdict::Attempt;
 
 /// How long the body of a response is waited for that is not the last.
 const READ_AHEAD: Duration = Duration::from_secs(1);
+/// And that of a redirect.
+const READ_AWAY: Duration = Duration::from_millis(100);
 
 /// A request on its way.
 pub(crate) struct Trip {
     context: Context,
-    /// The same, with a deadline for its waiting.
-    waiting: Context,
+    /// How long it may wait yet, if it has no deadline: what the attempts take does not count.
+    patience: Duration,
     /// Where it stands in the line.
     pub(crate) place: Option<Arrival>,
     /// How many times the present address was tried.
@@ -63,9 +65,8 @@ impl Copy {
 
 impl Trip {
     pub(crate) fn new(context: Context, max_wait: Duration) -> Self {
-        let waiting = context.waiting(max_wait);
         let (place, answer, previous, attempts) = (None, None, Vec::new(), Attempts::default());
-        Self { context, waiting, place, tries: 0, retries: 0, answer, previous, attempts }
+        Self { context, patience: max_wait, place, tries: 0, retries: 0, answer, previous, attempts }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -73,8 +74,18 @@ impl Trip {
     }
 
     /// With a deadline for its waiting.
-    pub(crate) fn waiting(&self) -> &Context {
-        &self.waiting
+    pub(crate) fn waiting(&self) -> Context {
+        self.context.waiting(self.patience)
+    }
+
+    /// How long it may wait yet.
+    pub(crate) fn budget(&self) -> Duration {
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        self.context.deadline().map_or(self.patience, left)
+    }
+
+    fn has_waited(&mut self, waited: Duration) {
+        self.patience = self.patience.saturating_sub(waited);
     }
 
     /// Whether its deadline has passed.
@@ -88,14 +99,14 @@ impl Trip {
         self.tries += 1;
         self.attempts.sent += 1;
         self.attempts.in_line += permit.waited();
+        self.has_waited(permit.waited());
     }
 
     /// What is known about the attempt that has just ended.
     pub(crate) fn attempt(&self, copy: &Copy, most: usize, trusts_503: bool, shut: Duration) -> Attempt {
         let (is_whole, is_idempotent) = (copy.is_whole, copy.is_idempotent());
         let left = most.saturating_sub(self.tries);
-        let now = Instant::now();
-        let budget = self.waiting.deadline().map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(now));
+        let budget = self.budget();
         Attempt { is_whole, is_idempotent, trusts_503, left, retries: self.retries, shut, budget }
     }
 
@@ -103,7 +114,13 @@ impl Trip {
     pub(crate) async fn back_off(&mut self, delay: Duration, url: &Url) -> Result<(), Error> {
         self.retries += 1;
         self.attempts.failed += 1;
+        self.rest(delay, url).await
+    }
+
+    /// Lets a while pass.
+    pub(crate) async fn rest(&mut self, delay: Duration, url: &Url) -> Result<(), Error> {
         self.attempts.backed_off += delay;
+        self.has_waited(delay);
         if let Some(token) = self.context.cancellation() {
             let slept = token.run_until_cancelled(sleep(delay)).await;
             return slept.ok_or_else(|| Error::cancelled(Some(url.clone())));
@@ -121,7 +138,16 @@ impl Trip {
     /// Reads a response that is not the last, so that its connection can serve what comes next; `None` if it is large, or does
     /// not come.
     pub(crate) async fn read_ahead(&self, response: Response) -> Option<Response> {
-        let read = body::read_ahead(response, self.context.no_later_than(READ_AHEAD));
+        self.read_for(response, READ_AHEAD).await
+    }
+
+    /// The same with one that nobody will want.
+    pub(crate) async fn read_away(&self, response: Response) {
+        self.read_for(response, READ_AWAY).await;
+    }
+
+    async fn read_for(&self, response: Response, most: Duration) -> Option<Response> {
+        let read = body::read_ahead(response, self.context.no_later_than(most));
         match self.context.cancellation() {
             Some(token) => token.run_until_cancelled(read).await.flatten(),
             None => read.await,

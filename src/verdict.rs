@@ -14,7 +14,9 @@ const MAX_PAUSE: Duration = Duration::from_secs(600);
 /// long as it states.
 pub(crate) fn wait(signal: Signal, random: u32) -> Option<Wait> {
     match signal.wait {
-        Some(wait) if !wait.is_zero() => Some(Wait::Stated(backoff::after_stated(wait.min(MAX_PAUSE), random))),
+        Some(wait) if !wait.is_zero() && (signal.throttled || signal.failed) => {
+            Some(Wait::Stated(backoff::after_stated(wait.min(MAX_PAUSE), random)))
+        }
         _ => signal.throttled.then_some(Wait::Unstated(random)),
     }
 }
@@ -62,6 +64,11 @@ pub(crate) enum Verdict {
     },
     /// Again, after a wait of its own.
     After(Duration),
+}
+
+/// How long to wait before a redirect is followed; `None` if that is too long.
+pub(crate) fn before_a_hop(signal: Signal, budget: Duration) -> Option<Duration> {
+    Some(signal.wait.unwrap_or_default()).filter(|wait| *wait <= MAX_PAUSE && *wait <= budget)
 }
 
 /// Whether a request goes out again.

@@ -214,3 +214,37 @@ async fn a_post_that_a_client_of_reqwests_has_followed_to_nobody_is_not_sent_twi
     assert!(error.is_connect());
     assert_eq!((error.attempts(), upstream.arrivals().len()), (1, 1));
 }
+
+#[tokio::test]
+async fn a_wait_that_a_redirect_states_is_waited_for() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([
+        leads(303, "/a", "/b").header("retry-after", "1"),
+        leads(303, "/c", "/d").header("retry-after", "60"),
+    ]);
+    assert_eq!(Client::new().get(upstream.at("/a")).send().await.unwrap().status(), 200);
+    let arrivals = upstream.arrivals();
+    assert!(arrivals[1].came >= arrivals[0].came + ms(1_000));
+    let kept = Client::new().get(upstream.at("/c")).within(ms(5_000)).send().await.unwrap();
+    assert_eq!((kept.status().as_u16(), upstream.arrivals().len()), (303, 3), "as it came: nobody waits that long");
+}
+
+#[tokio::test]
+async fn a_redirect_whose_body_does_not_end_is_followed_all_the_same() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([leads(302, "/a", "/b").body(upstream::Body::chunks(2, 10, ms(60_000)))]);
+    let client = Client::builder().each_host("1 in flight").build().unwrap();
+    assert_eq!(client.get(upstream.at("/a")).within(ms(5_000)).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn a_post_through_a_client_of_reqwests_is_not_repeated_for_what_it_was_led_to() {
+    let upstream = Upstream::builder().start().await;
+    for to in ["/b", "/a"] {
+        upstream.reset_records();
+        upstream.script([leads(303, "/a", to), Answer::status(429).header("retry-after", "1").on(to)]);
+        let client = Client::from_reqwest(reqwest::Client::new()).trust_503(true).build().unwrap();
+        assert_eq!(client.post(upstream.at("/a")).body("once").send().await.unwrap().status(), 429);
+        assert_eq!(upstream.arrivals().iter().filter(|arrival| arrival.method == Method::POST).count(), 1);
+    }
+}

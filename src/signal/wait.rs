@@ -16,41 +16,43 @@ const EPOCH_MICROS: f64 = 1e14;
 /// And from here on it is none of these.
 const NO_EPOCH: f64 = 1e17;
 
-/// The wait that the head states. A malformed value is as if absent, and so is one that lies in the past; of several of one name
-/// the longest counts, for an earlier return would break one of them. `now` since 1970 is only asked if the response does not say
-/// what its own clock shows.
+/// The wait that the head states. A malformed value is as if absent, and so is one that lies in the past; of several the longest
+/// counts, for an earlier return would break one of them: but seconds that are only rounded up from milliseconds say no more than
+/// these. `now` since 1970 is only asked if the response does not say what its own clock shows.
 pub(super) fn stated(headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let clock = headers.get(DATE).and_then(|date| http_date(text(date)?)).unwrap_or(now);
-    let milliseconds = IN_MILLISECONDS.iter().find_map(|name| {
-        let waits = headers.get_all(*name).iter().filter_map(|value| longest(text(value)?, milliseconds));
-        waits.max()
+    let all = |name: &str, read: &dyn Fn(&str) -> Option<Duration>| {
+        headers.get_all(name).iter().filter_map(|value| longest(text(value)?, read)).max()
+    };
+    let milliseconds = IN_MILLISECONDS.iter().filter_map(|name| all(name, &milliseconds)).max();
+    let seconds = all(RETRY_AFTER.as_str(), &|one| {
+        moment(one).map(|at| at.saturating_sub(clock)).or_else(|| seconds(one, clock))
     });
-    milliseconds.or_else(|| {
-        let waits = headers.get_all(RETRY_AFTER).iter().filter_map(|value| {
-            let value = text(value)?;
-            // A date has a comma in it.
-            moment(value).map(|at| at.saturating_sub(clock)).or_else(|| longest(value, |one| seconds(one, clock)))
-        });
-        waits.max()
-    })
+    match (milliseconds, seconds) {
+        (Some(exact), Some(rounded)) if rounded <= exact.saturating_add(Duration::from_secs(1)) => Some(exact),
+        (milliseconds, seconds) => milliseconds.max(seconds),
+    }
 }
 
-/// What the head says about going again at all, whatever the status.
+/// What the head says about going again at all, whatever the status. Of several that differ, that it is no use.
 pub(super) fn should_retry(headers: &HeaderMap) -> Option<bool> {
-    match text(headers.get("x-should-retry")?)? {
+    let words = headers.get_all("x-should-retry").iter().filter_map(|value| match text(value)? {
         "true" => Some(true),
         "false" => Some(false),
         _ => None,
-    }
+    });
+    words.min()
 }
 
 fn text(value: &HeaderValue) -> Option<&str> {
     value.to_str().ok().map(str::trim)
 }
 
-/// Lists of values, as proxies join them.
-fn longest(value: &str, read: impl Fn(&str) -> Option<Duration>) -> Option<Duration> {
-    value.split(',').filter_map(|one| read(one.trim())).max()
+/// Of values that a proxy has joined, the longest. A date has a comma in it.
+fn longest(value: &str, read: &dyn Fn(&str) -> Option<Duration>) -> Option<Duration> {
+    let parts: Vec<_> = value.split(',').collect();
+    let dates = parts.windows(2).filter_map(|pair| read(pair.join(",").trim()));
+    parts.iter().filter_map(|part| read(part.trim())).chain(dates).max()
 }
 
 fn milliseconds(value: &str) -> Option<Duration> {
@@ -143,6 +145,12 @@ mod tests {
         assert_eq!(stated_by(&several), Some(30.0));
         assert_eq!(after("2, 3"), Some(3.0));
         assert_eq!(after("soon, 3"), Some(3.0));
+        let (eight, nine) = ("Mon, 30 Nov 2026 12:00:08 GMT", "Mon, 30 Nov 2026 12:00:09 GMT");
+        assert_eq!(after(&format!("1, {eight}")), Some(8.0));
+        assert_eq!(after(&format!("{eight}, 1")), Some(8.0));
+        assert_eq!(after(&format!("{eight}, {nine}")), Some(9.0));
+        assert_eq!(stated_by(&[("retry-after", b"8"), ("retry-after-ms", b"0")]), Some(8.0));
+        assert_eq!(stated_by(&[("retry-after-ms", b"1"), ("x-ms-retry-after-ms", b"8000")]), Some(8.0));
     }
 
     #[test]
@@ -189,5 +197,10 @@ mod tests {
             )]))
         };
         assert_eq!((said("true"), said("false"), said("1"), said("")), (Some(true), Some(false), None, None));
+        let name = HeaderName::from_static("x-should-retry");
+        let both = ["true", "false"].map(|word| (name.clone(), HeaderValue::from_static(word)));
+        let mut headers = HeaderMap::new();
+        headers.extend(both.map(|(name, word)| (Some(name), word)));
+        assert_eq!(should_retry(&headers), Some(false));
     }
 }
