@@ -10,7 +10,7 @@ use crate::cost::{Cost, Unit};
 use crate::priority::Priority;
 
 /// "For ever" as an instant that can be reckoned with.
-const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// How long whoever asks is ready to wait, and what it takes. Cheap to clone, and good for several calls: the deadline
 /// is an instant, so that one budget covers them all.

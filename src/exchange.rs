@@ -179,11 +179,14 @@ impl Sender {
             self.shut(response.url(), wait);
             return self.lead_on(response, permit, copy, signal, terms, trip).await;
         }
-        match wait {
-            Some(wait) => permit.refused(wait),
-            None => permit.answered(),
-        }
-        match self.decide(Outcome::Answered(signal), &copy, permit.shut_for(), trip) {
+        let shut = if let Some(wait) = wait {
+            permit.refused(wait);
+            permit.shut_for()
+        } else {
+            permit.answered();
+            Duration::ZERO
+        };
+        match self.decide(Outcome::Answered(signal), &copy, shut, trip) {
             Verdict::Done => return self.lead_on(response, permit, copy, signal, terms, trip).await,
             Verdict::AtTheGate { .. } => trip.answer = trip.read_ahead(response).await,
             Verdict::After(delay) => {
@@ -248,7 +251,7 @@ impl Sender {
             Some(Wait::Unstated(random)) => backoff::unstated(0, random),
             None => return,
         };
-        self.rules.limiter(&self.limiter, url, None).pause_first(Instant::now() + wait);
+        self.rules.limiter(&self.limiter, url, None).pause_until(Instant::now() + wait);
     }
 
     /// Whether it goes again. What no server has asked for draws on what the traffic has earned.

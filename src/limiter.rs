@@ -242,16 +242,7 @@ impl Limiter {
     /// the longest holds.
     pub fn pause_until(&self, until: Instant) {
         let until = self.0.shared.time(until);
-        self.0.shared.with(|core, now| {
-            for gate in &self.0.gates {
-                core.pause(gate, until, now);
-            }
-        });
-    }
-
-    /// The same for the first of its gates alone.
-    pub(crate) fn pause_first(&self, until: Instant) {
-        let until = self.0.shared.time(until);
+        // Of several gates, a client's, the first is the one that a refusal is about.
         self.0.shared.with(|core, now| core.pause(&self.0.gates[0], until, now));
     }
 

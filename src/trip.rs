@@ -22,8 +22,8 @@ const READ_AWAY: Duration = Duration::from_millis(100);
 /// A request on its way.
 pub(crate) struct Trip {
     context: Context,
-    /// How long it may wait yet, if it has no deadline: what the attempts take does not count.
-    patience: Duration,
+    /// How long it may wait in all, if it has no deadline: what the attempts take does not count.
+    max_wait: Duration,
     /// Where it stands in the line.
     pub(crate) place: Option<Arrival>,
     /// How many times the present address was tried.
@@ -66,7 +66,7 @@ impl Copy {
 impl Trip {
     pub(crate) fn new(context: Context, max_wait: Duration) -> Self {
         let (place, answer, previous, attempts) = (None, None, Vec::new(), Attempts::default());
-        Self { context, patience: max_wait, place, tries: 0, retries: 0, answer, previous, attempts }
+        Self { context, max_wait, place, tries: 0, retries: 0, answer, previous, attempts }
     }
 
     pub(crate) fn context(&self) -> &Context {
@@ -75,17 +75,17 @@ impl Trip {
 
     /// With a deadline for its waiting.
     pub(crate) fn waiting(&self) -> Context {
-        self.context.waiting(self.patience)
+        self.context.waiting(self.patience())
     }
 
     /// How long it may wait yet.
     pub(crate) fn budget(&self) -> Duration {
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
-        self.context.deadline().map_or(self.patience, left)
+        self.context.deadline().map_or_else(|| self.patience(), left)
     }
 
-    fn has_waited(&mut self, waited: Duration) {
-        self.patience = self.patience.saturating_sub(waited);
+    fn patience(&self) -> Duration {
+        self.max_wait.saturating_sub(self.attempts.in_line.saturating_add(self.attempts.backed_off))
     }
 
     /// Whether its deadline has passed.
@@ -99,7 +99,6 @@ impl Trip {
         self.tries += 1;
         self.attempts.sent += 1;
         self.attempts.in_line += permit.waited();
-        self.has_waited(permit.waited());
     }
 
     /// What is known about the attempt that has just ended.
@@ -120,7 +119,6 @@ impl Trip {
     /// Lets a while pass.
     pub(crate) async fn rest(&mut self, delay: Duration, url: &Url) -> Result<(), Error> {
         self.attempts.backed_off += delay;
-        self.has_waited(delay);
         if let Some(token) = self.context.cancellation() {
             let slept = token.run_until_cancelled(sleep(delay)).await;
             return slept.ok_or_else(|| Error::cancelled(Some(url.clone())));

@@ -13,6 +13,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
+use crate::context::FAR;
 use crate::permit::Permit;
 
 /// So long nobody has to read, unless set.
@@ -20,9 +21,6 @@ pub(crate) const UNREAD_FOR: Duration = Duration::from_secs(60);
 
 /// Nobody looks more often.
 const LEAST_SLEEP: Duration = Duration::from_millis(1);
-
-/// "For ever" as an instant that can be reckoned with.
-const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
 /// The open responses of one client.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::time::Instant;
 use reqwest_throttle::Limiter;
 use tokio::sync::Semaphore;
 
-use crate::go;
+use crate::{go, median};
 
 const ROUNDS: usize = 21;
 const CALLS: u32 = 200_000;
@@ -38,9 +38,8 @@ impl Contender {
         self.nanos.push(began.elapsed().as_nanos() as f64 / f64::from(CALLS));
     }
 
-    fn median(&mut self) -> f64 {
-        self.nanos.sort_by(f64::total_cmp);
-        self.nanos[self.nanos.len() / 2]
+    fn median(&self) -> f64 {
+        median(self.nanos.iter().copied())
     }
 }
 
@@ -78,7 +77,7 @@ pub fn run() {
     }
     let ours = all[0].median();
     println!("one that goes at once, and its end: ns in the median, and ours, one bucket, as a multiple");
-    for contender in &mut all {
+    for contender in &all {
         let median = contender.median();
         println!("  {:32} {median:>8.1} {:>8.2}", contender.name, ours / median);
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use reqwest_throttle::{Client, Limits};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::counted;
+use crate::{counted, median};
 
 const ROUNDS: usize = 15;
 const REQUESTS: u32 = 2_000;
@@ -62,12 +62,6 @@ fn measure(runtime: &Runtime, get: impl AsyncFn() -> usize) -> Took {
         allocations: (counted::allocations() - asked) as f64 / requests,
         per_second: requests / began.elapsed().as_secs_f64(),
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// What this thread has used.

@@ -7,7 +7,7 @@ use reqwest_throttle::{Context, Limiter};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
-use crate::{counted, go};
+use crate::{counted, go, median};
 
 const TASKS: u32 = 100_000;
 const RATE: f64 = 20_000.0;
@@ -58,12 +58,6 @@ pub fn run() {
         let of_rate = f64::from(TASKS) / RATE / seconds * 100.0;
         println!("  {:28} {of_rate:>6.2} % of the rate, processor {busy:.2} s", "Go's x/time/rate");
     }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn ours(runtime: &Runtime, limits: &str) -> Took {

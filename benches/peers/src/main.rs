@@ -11,6 +11,13 @@ mod go;
 #[global_allocator]
 static ALLOCATOR: counted::Counted = counted::Counted;
 
+/// Of as many as there are.
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 fn main() {
     at_once::run();
     client::run();
