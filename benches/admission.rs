@@ -50,7 +50,7 @@ struct Run {
 }
 
 fn core() -> Admission {
-    let rule = |limits: &str| Rule { limits: limits.parse::<Limits>().unwrap(), shared: false };
+    let rule = |limits: &str| Rule { limits: limits.parse::<Limits>().unwrap(), ..Rule::default() };
     let rules = vec![rule("100000/s burst 1"), rule("100000/s burst 10")];
     Admission::new(Settings { rules, most_keys: 2_000_000, most_waiting: 2_000_000, ..Settings::default() })
 }
@@ -180,7 +180,7 @@ fn cancels() {
 
 /// Nobody waits: what one request pays.
 fn at_once() {
-    let rule = |limits: &str| Rule { limits: limits.parse::<Limits>().unwrap(), shared: false };
+    let rule = |limits: &str| Rule { limits: limits.parse::<Limits>().unwrap(), ..Rule::default() };
     for (name, limits) in [
         ("one bucket", "1000000/s burst 1000000"),
         ("one window", "1000000000/s"),

@@ -25,6 +25,7 @@ mod meter;
 mod slots;
 mod pause;
 mod block;
+mod brake;
 mod gate;
 mod gates;
 mod effect;
@@ -43,12 +44,11 @@ mod view;
 mod wish;
 
 pub(crate) use effect::{Effect, Event};
-pub(crate) use gate::Use;
+pub(crate) use gate::{Rule, Use};
 pub(crate) use gates::GateName;
 use gates::Gates;
 #[cfg_attr(not(test), expect(unused_imports, reason = "for limits on what comes in"))]
 pub(crate) use gates::Overflow;
-pub(crate) use gates::Rule;
 pub(crate) use grant::Grant;
 use lanes::{Course, Lanes};
 pub(crate) use order::Arrival;
@@ -279,10 +279,31 @@ impl Admission {
             }
             true
         });
+        self.sweep_at(grant, place);
+        self.state.work();
+    }
+
+    /// What stands at one of its gates has become rarer.
+    fn sweep_at(&mut self, grant: &Grant, place: usize) {
         if place < self.state.grants.gates(grant) {
             let (gate, _) = self.state.grants.at(grant, place);
             self.state.sweep_lanes(gate);
         }
+    }
+
+    /// The server could not do what was asked, or did not answer: its gate lets go less for a while, and nobody before a wait
+    /// that it states.
+    pub(crate) fn failed(&mut self, grant: &Grant, place: usize, wait: Option<Wait>, now: Time) {
+        self.state.advance(now);
+        self.state.at_each_gate(grant, |nth, gate, taken, now| {
+            if nth == place {
+                gate.failed(taken, wait, now);
+            } else {
+                gate.refused_elsewhere(taken, now);
+            }
+            true
+        });
+        self.sweep_at(grant, place);
         self.state.work();
     }
 

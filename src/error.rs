@@ -239,6 +239,11 @@ impl Error {
         }
     }
 
+    /// Whether the server did not answer in the time that it was given, whatever time the caller had.
+    pub(crate) fn is_silence(&self) -> bool {
+        self.asks(reqwest::Error::is_timeout)
+    }
+
     /// How the attempt ended that it is about.
     pub(crate) fn outcome(&self) -> Outcome {
         match &self.inner.kind {

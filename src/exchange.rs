@@ -27,7 +27,7 @@ use crate::time::Time;
 use crate::trip::{Copy, Trip};
 use crate::unread::Unread;
 use crate::verdict::{self, Outcome, Verdict};
-use crate::wait::Wait;
+use crate::wait::{Reply, Wait};
 
 /// What is asked for beside the request itself.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +139,7 @@ impl Sender {
         }
     }
 
-    async fn after_error(&self, error: Error, permit: Permit, copy: Copy, trip: &mut Trip) -> Result<Next, Error> {
+    async fn after_error(&self, error: Error, mut permit: Permit, copy: Copy, trip: &mut Trip) -> Result<Next, Error> {
         // Where reqwest follows, what nobody took may have been the second part of what the first one did.
         let outcome = match error.outcome() {
             Outcome::Untouched if self.redirects.is_none() => Outcome::Unknown,
@@ -149,6 +149,9 @@ impl Sender {
             // The server has counted nothing. What it gave back it may have.
             permit.give_back();
         } else {
+            if error.is_silence() {
+                permit.heard(Reply::Failed(None));
+            }
             drop(permit);
         }
         trip.answer = None;
@@ -171,21 +174,16 @@ impl Sender {
         trip: &mut Trip,
     ) -> Result<Next, Error> {
         let signal = signal::read(response.status(), response.headers(), since_1970());
-        let wait = verdict::wait(signal, fastrand::u32(..));
+        let reply = verdict::reply(signal, fastrand::u32(..));
         trip.attempts.refused += usize::from(signal.throttled);
         if !same_host(response.url(), copy.request.url()) {
             // reqwest has followed: what the other host says is not about this one, nor to be asked of it again.
             permit.answered();
-            self.shut(response.url(), wait);
+            self.shut(response.url(), reply);
             return self.lead_on(response, permit, copy, signal, terms, trip).await;
         }
-        let shut = if let Some(wait) = wait {
-            permit.refused(wait);
-            permit.shut_for()
-        } else {
-            permit.answered();
-            Duration::ZERO
-        };
+        permit.heard(reply);
+        let shut = if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for() };
         match self.decide(Outcome::Answered(signal), &copy, shut, trip) {
             Verdict::Done => return self.lead_on(response, permit, copy, signal, terms, trip).await,
             Verdict::AtTheGate { .. } => trip.answer = trip.read_ahead(response).await,
@@ -245,11 +243,13 @@ impl Sender {
     }
 
     /// Nobody goes to a host for a while that was asked by way of another one.
-    fn shut(&self, url: &Url, wait: Option<Wait>) {
-        let wait = match wait {
-            Some(Wait::Stated(wait)) => wait,
-            Some(Wait::Unstated(random)) => backoff::unstated(0, random),
-            None => return,
+    fn shut(&self, url: &Url, reply: Reply) {
+        let wait = match reply {
+            Reply::Refused(Wait::Stated(wait, random)) | Reply::Failed(Some(Wait::Stated(wait, random))) => {
+                backoff::after_stated(wait, random)
+            }
+            Reply::Refused(Wait::Unstated(random)) => backoff::unstated(0, random),
+            Reply::Failed(_) | Reply::Taken => return,
         };
         self.rules.limiter(&self.limiter, url, None).pause_until(Instant::now() + wait);
     }

@@ -329,7 +329,7 @@ impl LimiterBuilder {
     /// Several limits, each for gates of their own, by number, in the place of those that it was begun with.
     pub(crate) fn rules(mut self, rules: impl IntoIterator<Item = Limits>) -> Self {
         if let Ok(settings) = &mut self.settings {
-            settings.rules = rules.into_iter().map(|limits| Rule { limits, shared: false }).collect();
+            settings.rules = rules.into_iter().map(|limits| Rule { limits, ..Rule::default() }).collect();
         }
         self
     }

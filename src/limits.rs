@@ -150,6 +150,9 @@ impl FromStr for Limits {
 impl Limits {
     /// With one more part of the text.
     fn and(self, part: &str) -> Result<Self, Invalid> {
+        if part == "no limit" {
+            return Ok(self);
+        }
         if let Some(most) = part.strip_suffix("in flight") {
             let most = most.trim().parse();
             return most
@@ -193,7 +196,7 @@ mod tests {
         let text = "50/s, 200000 tokens/min burst 5, 8 in flight, 20% for high, 5% for normal";
         assert_eq!(text.parse::<Limits>().unwrap().to_string(), text);
         assert_eq!("50/s".parse(), Ok(Limits::from(Quota::per_second(50))));
-        assert_eq!(Limits::new().to_string(), "no limit");
+        assert_eq!((Limits::new().to_string().as_str(), "no limit".parse()), ("no limit", Ok(Limits::new())));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::admission::{Arrival, Grant};
 use crate::cost::Unit;
 use crate::entrance::Entrance;
-use crate::wait::Wait;
+use crate::wait::Reply;
 
 /// Leave to send one request, from [`Limiter::acquire`](crate::Limiter::acquire) or
 /// [`Limiter::try_acquire`](crate::Limiter::try_acquire). Dropping it ends the request: its slot is free again, and what a
@@ -57,16 +57,17 @@ impl Permit {
     /// The server took the request: windows count from now, unless their [`Anchor`](crate::Anchor) says otherwise, and a
     /// gate that was paused is open.
     pub fn answered(&mut self) {
-        if let Some(grant) = &self.grant {
-            self.entrance.shared.with(|core, now| core.answered(grant, now));
-        }
+        self.heard(Reply::Taken);
     }
 
-    /// The server refused the request because of traffic.
-    pub(crate) fn refused(&mut self, wait: Wait) {
-        if let Some(grant) = &self.grant {
-            self.entrance.shared.with(|core, now| core.refused(grant, 0, wait, now));
-        }
+    /// What the answer says, or that there was none in time, about the first of its gates.
+    pub(crate) fn heard(&mut self, reply: Reply) {
+        let Some(grant) = &self.grant else { return };
+        self.entrance.shared.with(|core, now| match reply {
+            Reply::Taken => core.answered(grant, now),
+            Reply::Refused(wait) => core.refused(grant, 0, wait, now),
+            Reply::Failed(wait) => core.failed(grant, 0, wait, now),
+        });
     }
 
     /// The request took so much of a unit, and not what it was taken to cost. More goes into debt, which those who come

@@ -64,6 +64,27 @@ pub(crate) enum Plan {
     Bucket(Scale),
 }
 
+impl Plan {
+    /// So many percent of the rate, and of what goes at once: rounded up, and what that is too much by takes longer instead.
+    pub(crate) fn lowered(self, percent: u64) -> Self {
+        match self {
+            Self::Window { most, period, anchor, pace } if percent < 100 => {
+                let whole = u128::from(most) * u128::from(percent);
+                let fewer = whole.div_ceil(100).max(1);
+                let longer = period.as_nanos().saturating_mul(fewer.saturating_mul(100)).div_ceil(whole.max(1));
+                Self::Window {
+                    most: u64::try_from(fewer).unwrap_or(most),
+                    period: Duration::from_nanos(u64::try_from(longer).unwrap_or(u64::MAX)),
+                    anchor,
+                    pace: pace.map(|pace| pace.lowered(percent)),
+                }
+            }
+            Self::Bucket(scale) if percent < 100 => Self::Bucket(scale.lowered(percent)),
+            same => same,
+        }
+    }
+}
+
 impl Quota {
     /// No limit. It counts nothing, and stands for one where a quota is asked for.
     #[must_use]

@@ -2,22 +2,21 @@
 
 use std::time::Duration;
 
-use crate::backoff::{self, Backoff};
-use crate::signal::Signal;
-use crate::wait::Wait;
+use crate::backoff::Backoff;
+use crate::signal::{Fault, Signal};
+use crate::wait::{Reply, Wait};
 
 /// A stated wait above this is not slept on: the caller gets the response.
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// How long nobody may pass the gate of a response: the stated wait and a little more, up to the most that is slept on. A
-/// wait of nothing is as if unstated: going again at once would earn the next refusal. A failure shuts the gate only for as
-/// long as it states.
-pub(crate) fn wait(signal: Signal, random: u32) -> Option<Wait> {
-    match signal.wait {
-        Some(wait) if !wait.is_zero() && (signal.throttled || signal.failed) => {
-            Some(Wait::Stated(backoff::after_stated(wait.min(MAX_PAUSE), random)))
-        }
-        _ => signal.throttled.then_some(Wait::Unstated(random)),
+/// What a response says about its gate. It stays shut for the stated wait, up to the most that is slept on. A wait of nothing
+/// is as if unstated: going again at once would earn the next refusal. A failure shuts it only for as long as it states.
+pub(crate) fn reply(signal: Signal, random: u32) -> Reply {
+    let stated = signal.wait.filter(|wait| !wait.is_zero()).map(|wait| Wait::Stated(wait.min(MAX_PAUSE), random));
+    match signal {
+        Signal { throttled: true, .. } => Reply::Refused(stated.unwrap_or(Wait::Unstated(random))),
+        Signal { fault: Some(Fault::Unavailable | Fault::TooSlow), .. } => Reply::Failed(stated),
+        _ => Reply::Taken,
     }
 }
 
@@ -99,8 +98,8 @@ fn answer_may_be_repeated(signal: Signal, attempt: Attempt) -> bool {
         Some(says) => says,
         // A 429 proves that nothing was done, so every method may be repeated.
         None if signal.throttled => true,
-        None if signal.unavailable && attempt.trusts_503 => true,
-        None => signal.failed && attempt.is_idempotent,
+        None if signal.fault == Some(Fault::Unavailable) && attempt.trusts_503 => true,
+        None => signal.fault.is_some() && attempt.is_idempotent,
     }
 }
 
@@ -108,8 +107,7 @@ fn answer_may_be_repeated(signal: Signal, attempt: Attempt) -> bool {
 mod tests {
     use super::*;
 
-    const NOTHING: Signal =
-        Signal { throttled: false, failed: false, unavailable: false, wait: None, should_retry: None };
+    const NOTHING: Signal = Signal { throttled: false, fault: None, wait: None, should_retry: None };
     const SECOND: Duration = Duration::from_secs(1);
     const AGAIN: Verdict = Verdict::After(Duration::ZERO);
 
@@ -118,7 +116,7 @@ mod tests {
     }
 
     fn failed(seconds: Option<u64>) -> Signal {
-        Signal { failed: true, unavailable: true, wait: seconds.map(Duration::from_secs), ..NOTHING }
+        Signal { fault: Some(Fault::Unavailable), wait: seconds.map(Duration::from_secs), ..NOTHING }
     }
 
     fn attempt() -> Attempt {
@@ -140,12 +138,19 @@ mod tests {
 
     #[test]
     fn a_refusal_always_pauses_and_never_for_nothing() {
-        assert_eq!(wait(refused(Some(7)), 0), Some(Wait::Stated(Duration::from_secs(7))));
-        assert_eq!(wait(refused(Some(86_400)), 0), Some(Wait::Stated(MAX_PAUSE)));
-        assert_eq!(wait(refused(Some(0)), 0), Some(Wait::Unstated(0)));
-        assert_eq!(wait(refused(None), 0), Some(Wait::Unstated(0)));
-        assert_eq!(wait(failed(Some(7)), 0), Some(Wait::Stated(Duration::from_secs(7))));
-        assert_eq!((wait(failed(None), 0), wait(failed(Some(0)), 0), wait(NOTHING, 0)), (None, None, None));
+        let seven = Wait::Stated(Duration::from_secs(7), 0);
+        assert_eq!(reply(refused(Some(7)), 0), Reply::Refused(seven));
+        assert_eq!(reply(refused(Some(86_400)), 0), Reply::Refused(Wait::Stated(MAX_PAUSE, 0)));
+        assert_eq!(reply(refused(Some(0)), 0), Reply::Refused(Wait::Unstated(0)));
+        assert_eq!(reply(refused(None), 0), Reply::Refused(Wait::Unstated(0)));
+        assert_eq!(reply(failed(Some(7)), 0), Reply::Failed(Some(seven)));
+        assert_eq!((reply(failed(None), 0), reply(failed(Some(0)), 0)), (Reply::Failed(None), Reply::Failed(None)));
+        assert_eq!(reply(NOTHING, 0), Reply::Taken);
+        assert_eq!(
+            reply(Signal { fault: Some(Fault::Broken), ..NOTHING }, 0),
+            Reply::Taken,
+            "broken, and not overloaded"
+        );
     }
 
     #[test]
@@ -170,7 +175,7 @@ mod tests {
         assert_eq!(verdict(failed(None), idempotent), AGAIN);
         assert_eq!(verdict(failed(None), attempt()), Verdict::Done);
         assert_eq!(verdict(failed(None), Attempt { trusts_503: true, ..attempt() }), AGAIN);
-        let internal = Signal { failed: true, ..NOTHING };
+        let internal = Signal { fault: Some(Fault::Broken), ..NOTHING };
         assert_eq!(verdict(internal, Attempt { trusts_503: true, ..attempt() }), Verdict::Done);
         assert_eq!(verdict(failed(Some(2)), idempotent), Verdict::AtTheGate { stated: true });
         assert_eq!(verdict(failed(Some(2)), attempt()), Verdict::Done);

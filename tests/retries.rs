@@ -114,6 +114,94 @@ async fn a_503_that_states_its_wait_silences_everybody_until_then() {
     assert!(came[1..].iter().all(|at| *at >= came[0] + ms(1_000)), "{came:?}");
 }
 
+/// One combination: until when, what the first answer asks for, whether there is a wait before it, and how many attempts.
+async fn one_of_the_table(within: Duration, retry_after: &'static str, queues: bool, most_attempts: usize) {
+    let case = format!("{within:?}, {retry_after:?}, {queues}, {most_attempts}");
+    let upstream = Upstream::builder().start().await;
+    let limits = if queues { "1 per 1500ms burst 1" } else { "no limit" };
+    let client = quick().each_host(limits).max_attempts(most_attempts).build().unwrap();
+    let began = Instant::now();
+    client.get(upstream.url()).send().await.unwrap();
+    let refuses = Answer::status(429);
+    upstream.script([if retry_after.is_empty() { refuses } else { refuses.header("retry-after", retry_after) }]);
+    let answer = client.get(upstream.url()).within(within).send().await;
+    let (took, sent) = (began.elapsed(), upstream.arrivals().len() - 1);
+    let queue = if queues { ms(1_500) } else { ms(0) };
+    let asked = ms(if retry_after.is_empty() { 1_000 } else { 1_000 * retry_after.parse::<u64>().unwrap() });
+    if queue > within {
+        assert!(answer.unwrap_err().is_refused() && sent == 0 && took < within, "{case}: {took:?}");
+        return;
+    }
+    let again = most_attempts > 1 && queue + asked < within;
+    assert_eq!((answer.unwrap().status().as_u16(), sent), if again { (200, 2) } else { (429, 1) }, "{case}");
+    let certain = if again { queue + asked } else { queue };
+    // A timer is credited with 2 ms, and the server's clock is another one.
+    assert!(took + ms(10) >= certain && took < certain + ms(if again { 3_000 } else { 700 }), "{case}: {took:?}");
+}
+
+#[tokio::test]
+async fn whoever_cannot_go_in_time_learns_it_as_soon_as_it_is_certain_and_whoever_can_goes() {
+    let mut all = Vec::new();
+    for within in [ms(800), ms(6_000)] {
+        for retry_after in ["", "2", "30"] {
+            for queues in [false, true] {
+                for most_attempts in [1, 4] {
+                    all.push(one_of_the_table(within, retry_after, queues, most_attempts));
+                }
+            }
+        }
+    }
+    futures_util::future::join_all(all).await;
+}
+
+#[tokio::test]
+async fn thirty_who_are_refused_together_come_back_one_after_the_other() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script((0..30).map(|_| Answer::status(429).header("retry-after", "2").delay(ms(300))));
+    let client = Client::new();
+    let sent = (0..30).map(|_| client.get(upstream.url()).send());
+    assert!(futures_util::future::join_all(sent).await.iter().all(|answer| answer.as_ref().unwrap().status() == 200));
+    let came: Vec<_> = upstream.arrivals().into_iter().map(|arrival| arrival.came).collect();
+    let (first, again) = came.split_at(30);
+    assert!(again.len() == 30 && again[0] >= first[29] + ms(2_000), "{came:?}");
+    assert!(again[29] >= again[0] + ms(300));
+    assert!((0..22).all(|nth| again[nth + 8] > again[nth] + ms(20)), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_server_whose_clock_is_ten_minutes_off_is_understood_by_its_own_date() {
+    for off in [-600_i64, 600] {
+        let upstream = Upstream::builder().start().await;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let theirs = |later: i64| {
+            let at = std::time::UNIX_EPOCH + Duration::from_secs(now.checked_add_signed(off + later).unwrap());
+            httpdate::fmt_http_date(at)
+        };
+        upstream.script([Answer::status(429).header("date", &theirs(0)).header("retry-after", &theirs(2))]);
+        let response = quick().build().unwrap().get(upstream.url()).within(ms(20_000)).send().await.unwrap();
+        assert_eq!((response.status().as_u16(), attempts(&response).sent), (200, 2), "{off}");
+        let came: Vec<_> = upstream.arrivals().into_iter().map(|arrival| arrival.came).collect();
+        assert!(came[1] >= came[0] + ms(2_000) && came[1] < came[0] + ms(5_000), "{off}: {came:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_wait_of_nothing_is_a_second_and_one_above_ten_minutes_is_the_callers_affair() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([
+        Answer::status(429).header("retry-after", "0").on("/zero"),
+        Answer::status(429).header("retry-after", "86400").on("/day"),
+    ]);
+    let client = quick().max_wait(ms(3_600_000)).build().unwrap();
+    assert_eq!(client.get(upstream.at("/zero")).send().await.unwrap().status(), 200);
+    let came: Vec<_> = upstream.arrivals().into_iter().map(|arrival| arrival.came).collect();
+    assert!(came[1] >= came[0] + ms(1_000), "{came:?}");
+    let response = client.get(upstream.at("/day")).send().await.unwrap();
+    assert_eq!((response.status().as_u16(), attempts(&response).sent), (429, 1));
+    let paused = client.snapshot().gates[0].paused_for.unwrap();
+    assert!(paused > ms(590_000) && paused < ms(602_000), "{paused:?}");
+}
+
 #[tokio::test]
 async fn a_wait_is_read_in_whatever_way_it_is_said_and_nothing_goes_before_it() {
     let later = || std::time::SystemTime::now() + ms(2_900);

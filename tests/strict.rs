@@ -5,12 +5,14 @@ mod support;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use reqwest_throttle::Client;
 use support::judge::{Limit, worst_window};
-use support::upstream::Upstream;
+use support::upstream::{RetryAfter, Upstream};
 
 const REQUESTS: usize = 1_000;
 const WINDOW: Duration = Duration::from_secs(1);
@@ -62,6 +64,29 @@ async fn fifty_in_any_second_are_never_refused_and_used_to_99_percent() {
     let share = share(&upstream, ideal(&upstream, 50));
     println!("50/s sliding: 0 refused, {:.2} % of the possible", share * 100.0);
     assert!(share >= 0.99, "{share}");
+}
+
+/// Fifty workers, who know no limit, before a server that takes twenty in any second and says `Retry-After: 1`.
+#[tokio::test]
+async fn fifty_workers_find_the_limit_of_a_server_that_refuses() {
+    const ALL: usize = 900;
+    let limit = Limit::sliding(20, WINDOW);
+    let upstream = Upstream::builder().limit(limit).retry_after(RetryAfter::Seconds(1)).start().await;
+    let client = Client::builder().max_attempts(20).build().unwrap();
+    let left = AtomicUsize::new(ALL);
+    let work = async || {
+        while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
+        }
+    };
+    join_all((0..50).map(|_| work())).await;
+    let arrivals = upstream.arrivals();
+    let took = arrivals[arrivals.len() - 1].came.checked_sub(arrivals[0].came).unwrap();
+    let refused =
+        f64::from(u32::try_from(upstream.refused()).unwrap()) / f64::from(u32::try_from(arrivals.len()).unwrap());
+    let slower = took.as_secs_f64() / 44.0;
+    println!("20/s, unknown: {:.1} % refused, {slower:.3} of the shortest time", refused * 100.0);
+    assert!(upstream.accepted() == ALL && refused <= 0.08 && slower <= 1.1, "{refused} {slower}");
 }
 
 #[tokio::test]

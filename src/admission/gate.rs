@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::block::{Block, Cause, Rarity};
+use super::brake::Brake;
 use super::lease::Lease;
 use super::meter::{Meter, Receipt};
 use super::pause::{Pass, Pause};
@@ -19,6 +20,16 @@ use crate::wait::Wait;
 const ALIKE: [fn(&Quota, &Quota) -> bool; 3] =
     [|old, new| old == new, |old, new| old.period() == new.period(), |_, _| true];
 
+/// The limits of all gates of one rule.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rule {
+    pub(crate) limits: Limits,
+    /// Whether a store that other processes share lends the units.
+    pub(crate) shared: bool,
+    /// Whether refusals leave them as they are.
+    pub(crate) fixed: bool,
+}
+
 /// Everything that a request to one key must pass.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -29,6 +40,8 @@ pub(super) struct Gate {
     reserved: [u64; 3],
     /// Whether a store lends the units.
     shared: bool,
+    /// How far refusals have brought the limits down; none, if they leave them as they are.
+    brake: Option<Brake>,
     /// Counts the meters that were ever made.
     made: u32,
     /// Counts the lanes that pass here, and the grants that have not ended.
@@ -60,10 +73,12 @@ pub(crate) enum Use {
 }
 
 impl Gate {
-    pub(super) fn new(limits: &Limits, shared: bool) -> Self {
+    pub(super) fn new(rule: &Rule) -> Self {
+        let Rule { limits, shared, fixed } = rule;
         let slots = Slots::new(limits.most_in_flight());
         let (pause, reserved) = (Pause::default(), [0; 3]);
-        let mut gate = Self { meters: Vec::new(), slots, pause, reserved, shared, made: 0, passing: 0 };
+        let brake = (!fixed).then(Brake::default);
+        let mut gate = Self { meters: Vec::new(), slots, pause, reserved, shared: *shared, brake, made: 0, passing: 0 };
         gate.meters = limits.quotas().iter().filter_map(|quota| gate.make(quota)).collect();
         gate.reserve(limits);
         gate
@@ -74,7 +89,7 @@ impl Gate {
     pub(super) fn split(&self, now: Time) -> Self {
         let slots = Slots::new(self.slots.most());
         let meters = self.meters.iter().map(|meter| meter.split(now)).collect();
-        Self { meters, slots, pause: self.pause.clone(), passing: 0, ..*self }
+        Self { meters, slots, pause: self.pause.clone(), brake: self.brake.clone(), passing: 0, ..*self }
     }
 
     fn make(&mut self, quota: &Quota) -> Option<Meter> {
@@ -89,7 +104,10 @@ impl Gate {
     /// Nobody waits or passes, nothing is used, nothing is paused or to be probed: a fresh one is the same, but for what
     /// requests usually take.
     pub(super) fn is_at_rest(&mut self, now: Time) -> bool {
-        self.passing == 0 && self.pause.is_at_rest(now) && self.meters.iter_mut().all(|meter| meter.is_at_rest(now))
+        self.passing == 0
+            && self.pause.is_at_rest(now)
+            && self.brake.as_ref().is_none_or(|brake| brake.is_at_rest(self.step_nanos(), now))
+            && self.meters.iter_mut().all(|meter| meter.is_at_rest(now))
     }
 
     /// A lane passes here from now on.
@@ -121,6 +139,9 @@ impl Gate {
         let percent = self.reserved[class.place()];
         if !self.slots.are_free(costs.len(), self.reserved_slots(percent)) {
             return Some(Block::open(Cause::Slots));
+        }
+        if self.pause.is_starting_with(costs.len()) {
+            return Some(Block::open(Cause::Pause));
         }
         let shut = self.shut_until(now);
         let mut latest = shut.map(|until| Block::known(Cause::Pause, until, true));
@@ -166,7 +187,7 @@ impl Gate {
         let interval = self.slots.late_interval_nanos(now).max(self.interval_nanos(cost));
         let changes_at = [self.shut_until(now), self.slots.later_at(now)].into_iter().flatten().min();
         let mut rarity = Rarity { interval, ready_at: now, changes_at };
-        if self.shut_until(now).is_some() {
+        if self.shut_until(now).is_some() || self.pause.is_starting_with(1) {
             rarity.interval = u64::MAX;
         }
         for meter in &mut self.meters {
@@ -199,6 +220,10 @@ impl Gate {
             self.slots.take(now);
         }
         self.passing += 1;
+        if let Some(brake) = &mut self.brake {
+            let used_up = brake.is_on() && self.meters.iter_mut().any(|meter| meter.level(now) == 0);
+            brake.passed(used_up, now);
+        }
         Passage { at: now, pass: self.pause.pass(seen, now), answered: false }
     }
 
@@ -235,7 +260,11 @@ impl Gate {
 
     /// Whether it matters to others that somebody is sent, answered or ends: not where there are only buckets.
     pub(super) fn heeds_ends(&self) -> bool {
-        self.counts_in_flight() || self.pause.is_probed() || !self.meters.iter().all(Meter::is_bucket)
+        self.counts_in_flight()
+            || self.pause.is_probed()
+            || self.pause.is_starting()
+            || self.brake.as_ref().is_some_and(Brake::is_on)
+            || !self.meters.iter().all(Meter::is_bucket)
     }
 
     /// The request leaves now. False if it must not: a pause came in between, or it waited so long with its
@@ -253,15 +282,45 @@ impl Gate {
 
     /// The server took it.
     pub(super) fn answered(&mut self, taken: &mut Taken<'_>, now: Time) {
-        self.anchor(taken, now);
-        self.pause.succeeded(taken.passage.pass, now);
+        if self.anchor(taken, now) {
+            self.pause.succeeded(taken.passage.pass, now);
+            let step = self.step_nanos();
+            if self.brake.as_mut().is_some_and(|brake| brake.took(step, now)) {
+                self.apply_brake(now);
+            }
+        }
     }
 
-    /// The server refused it: nobody passes for a while, and then at the steady rate.
+    /// The server refused it: nobody passes for a while, and then at the steady rate; where none is known, one after the
+    /// other and then more.
     pub(super) fn refused(&mut self, taken: &mut Taken<'_>, wait: Wait, now: Time) {
         self.anchor(taken, now);
-        let reopens = self.pause.refused(taken.passage.pass, wait, now);
-        self.drain(reopens.max(now));
+        let pass = taken.passage.pass;
+        let (is_event, known) = (self.pause.is_event(pass), self.has_quotas() || self.brake.is_none());
+        let reopens = self.pause.refused(pass, wait, known, now).max(now);
+        if let Some(brake) = self.brake.as_mut().filter(|_| is_event) {
+            let stated = if let Wait::Stated(wait, _) = wait { wait } else { reopens.since(now) };
+            brake.refused(known, stated, reopens, now);
+            self.apply_brake(now);
+        }
+        if known {
+            self.drain(reopens);
+        }
+    }
+
+    /// The server could not do it, and asks to be left alone for a while, or for none.
+    pub(super) fn failed(&mut self, taken: &mut Taken<'_>, wait: Option<Wait>, now: Time) {
+        self.anchor(taken, now);
+        let pass = taken.passage.pass;
+        let limited = !self.meters.is_empty();
+        if limited && self.brake.as_mut().is_some_and(|brake| brake.failed(taken.passage.at, now)) {
+            self.apply_brake(now);
+        }
+        self.pause.ended_unanswered(pass);
+        if let Some(wait) = wait {
+            let reopens = self.pause.refused(pass, wait, true, now);
+            self.drain(reopens.max(now));
+        }
     }
 
     /// The server refused it because of another gate: of this one nothing is known.
@@ -270,11 +329,51 @@ impl Gate {
         self.pause.ended_unanswered(taken.passage.pass);
     }
 
-    fn anchor(&mut self, taken: &mut Taken<'_>, now: Time) {
-        taken.passage.answered = true;
+    /// True if nothing was heard of it before.
+    fn anchor(&mut self, taken: &mut Taken<'_>, now: Time) -> bool {
+        let first = !std::mem::replace(&mut taken.passage.answered, true);
+        if first {
+            self.pause.over(taken.passage.pass);
+        }
         each(&mut self.meters, taken.receipts, |meter, receipt| {
             meter.answered(receipt, now);
         });
+        first
+    }
+
+    // --- what refusals teach
+
+    /// Whether it has limits of its own, besides one that was found.
+    fn has_quotas(&self) -> bool {
+        !self.meters.is_empty() && !self.is_found()
+    }
+
+    /// Whether what it counts is what a server took before it refused.
+    pub(super) fn is_found(&self) -> bool {
+        self.brake.as_ref().is_some_and(|brake| brake.found().is_some())
+    }
+
+    /// In how long a rate goes up by a hundredth: a tenth of what the slowest of its quotas needs for all of itself.
+    fn step_nanos(&self) -> u64 {
+        self.meters.iter().map(|meter| meter.turn_nanos() / 10).max().unwrap_or(0)
+    }
+
+    /// In percent, how much of its quotas it may use.
+    pub(super) fn lowered_to(&self) -> Option<u64> {
+        self.brake.as_ref().map(Brake::percent).filter(|percent| *percent < 100)
+    }
+
+    fn apply_brake(&mut self, now: Time) {
+        let Some((found, percent)) = self.brake.as_ref().map(|brake| (brake.found(), brake.percent())) else { return };
+        if let Some(quota) = found {
+            if let Some(meter) = self.meters.first_mut() {
+                meter.retune(&quota, now);
+            } else {
+                self.made += 1;
+                self.meters.extend(Meter::new(&quota, self.made));
+            }
+        }
+        self.meters.iter_mut().for_each(|meter| meter.lower(percent, now));
     }
 
     /// The request took `actual` of a unit.
@@ -297,6 +396,7 @@ impl Gate {
         });
         if !taken.passage.answered {
             self.pause.ended_unanswered(taken.passage.pass);
+            self.pause.over(taken.passage.pass);
         }
         self.slots.release(taken.passage.at, now)
     }
@@ -309,6 +409,9 @@ impl Gate {
         self.pause.ended_unanswered(taken.passage.pass);
         self.passing -= 1;
         if taken.usage == Use::Permit {
+            if !taken.passage.answered {
+                self.pause.over(taken.passage.pass);
+            }
             self.slots.give_back(now);
         }
     }
@@ -330,6 +433,7 @@ impl Gate {
     pub(super) fn retune(&mut self, limits: &Limits, now: Time) -> Vec<(u32, u64)> {
         self.slots.retune(limits.most_in_flight(), now);
         self.reserve(limits);
+        self.brake = self.brake.take().map(|_| Brake::default());
         let mut old = std::mem::take(&mut self.meters);
         let known: Vec<_> = old.iter().map(|meter| meter.quota.unit().clone()).collect();
         let mut kept: Vec<_> = limits.quotas().iter().map(|quota| (quota, None)).collect();

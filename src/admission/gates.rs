@@ -5,7 +5,7 @@ use std::ops::{Index, IndexMut};
 use foldhash::{HashMap, HashMapExt};
 use slab::Slab;
 
-use super::gate::Gate;
+use super::gate::{Gate, Rule};
 use crate::key::Key;
 use crate::limits::Limits;
 use crate::time::Time;
@@ -24,14 +24,6 @@ pub(super) type GateId = usize;
 pub(crate) struct GateName {
     pub(crate) rule: usize,
     pub(crate) key: Key,
-}
-
-/// The limits of all gates of one rule.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rule {
-    pub(crate) limits: Limits,
-    /// Whether a store that other processes share lends the units.
-    pub(crate) shared: bool,
 }
 
 /// What a new key gets if there are too many, and none that was looked at is at rest.
@@ -155,8 +147,8 @@ impl Gates {
         if let Some(further) = self.rules[rule].further {
             return further;
         }
-        let Current { rule: Rule { limits, shared }, version, .. } = &self.rules[rule];
-        let (gate, version) = (Gate::new(limits, *shared), *version);
+        let Current { rule: of, version, .. } = &self.rules[rule];
+        let (gate, version) = (Gate::new(of), *version);
         let name = GateName { rule, key: Key::new("(all further keys)") };
         let further = self.insert(Entry { gate, name, is_further: true, serial: 0, version });
         self.rules[rule].further = Some(further);
@@ -168,7 +160,7 @@ impl Gates {
         let Current { rule, version, further } = &self.rules[name.rule];
         let (gate, version) = match further.map(|further| &self.slab[further]) {
             Some(further) => (further.gate.split(now), further.version),
-            None => (Gate::new(&rule.limits, rule.shared), *version),
+            None => (Gate::new(rule), *version),
         };
         let id = self.insert(Entry { gate, name: name.clone(), is_further: false, serial: 0, version });
         self.keys.insert(name.clone(), id);

@@ -20,6 +20,8 @@ pub(super) struct Meter {
     paces: u64,
     /// The steady rate: in so many nanoseconds, so many units.
     steady: (u64, u64),
+    /// The most that can ever go at once, unless it is lowered.
+    most: u64,
     /// Tells this meter from one that took its place.
     id: u32,
 }
@@ -61,13 +63,15 @@ impl Meter {
                 (Counter::Window(Window::new(most, nanos(period), anchor)), pace.map(Bucket::new))
             }
         };
-        Some(Self { quota: Arc::new(quota.clone()), counter, pace, paces: 0, steady, id })
+        let quota = Arc::new(quota.clone());
+        let meter = Self { quota, counter, pace, paces: 0, steady, most: 0, id };
+        Some(Self { most: meter.at_once(), ..meter })
     }
 
     /// One whose units a store lends.
     pub(super) fn lent(quota: &Quota, id: u32) -> Option<Self> {
         let meter = Self::new(quota, id)?;
-        Some(Self { counter: Counter::Lease(Lease::new(meter.capacity())), pace: None, ..meter })
+        Some(Self { counter: Counter::Lease(Lease::new(meter.most)), pace: None, ..meter })
     }
 
     /// One of its own for somebody who was counted by this one up to now.
@@ -75,7 +79,7 @@ impl Meter {
         let counter = match &self.counter {
             Counter::Window(window) => Counter::Window(window.split(now)),
             Counter::Bucket(bucket) => Counter::Bucket(bucket.split()),
-            Counter::Lease(_) => Counter::Lease(Lease::new(self.capacity())),
+            Counter::Lease(_) => Counter::Lease(Lease::new(self.most)),
         };
         Self { quota: Arc::clone(&self.quota), counter, pace: self.pace.as_ref().map(Bucket::split), ..*self }
     }
@@ -95,6 +99,11 @@ impl Meter {
 
     /// The most that can ever go at once.
     pub(super) fn capacity(&self) -> u64 {
+        self.most
+    }
+
+    /// The same as things stand.
+    fn at_once(&self) -> u64 {
         match &self.counter {
             Counter::Window(window) => window.capacity(),
             Counter::Bucket(bucket) => bucket.capacity(),
@@ -115,6 +124,12 @@ impl Meter {
     pub(super) fn interval_nanos(&self, cost: u64) -> u64 {
         let (nanos, units) = self.steady;
         u64::try_from(u128::from(cost) * u128::from(nanos) / u128::from(units)).unwrap_or(u64::MAX - 1)
+    }
+
+    /// In which time all that can go at once comes in, unless it is lowered.
+    pub(super) fn turn_nanos(&self) -> u64 {
+        let whole = u128::from(self.most) * self.quota.period().as_nanos() / u128::from(self.quota.count().max(1));
+        u64::try_from(whole).unwrap_or(u64::MAX)
     }
 
     /// Since when whoever waits for an answer here has waited for it; for ever, if it is a store's.
@@ -163,16 +178,18 @@ impl Meter {
     /// When `costs` can go one right after the other, if nothing else does first, and leave `percent` of what ever goes at
     /// once; `None` if that depends on an answer. What costs nothing goes at any time.
     pub(super) fn ready_at(&mut self, costs: &[&Cost], percent: u64, now: Time) -> Option<Time> {
-        // What is more than a pace lets go at once goes all the same.
+        // What is more than a pace or a lowered limit lets go at once goes all the same.
         let at_once = self.pace.as_ref().map_or(u64::MAX, Bucket::capacity);
+        let reserved = share(self.at_once(), percent);
+        let most = self.at_once() - reserved;
         let costs = costs.iter().map(|cost| cost.of(self.quota.unit()));
         let (cost, paced) = costs.fold((0_u64, 0_u64), |(sum, paced), cost| {
-            (sum.saturating_add(cost), paced.saturating_add(cost.min(at_once)))
+            (sum.saturating_add(cost.min(most)), paced.saturating_add(cost.min(at_once)))
         });
         if cost == 0 {
             return Some(now);
         }
-        let cost = cost.saturating_add(self.reserved(percent));
+        let cost = cost.saturating_add(reserved);
         let counted = match &mut self.counter {
             Counter::Window(window) => window.ready_at(cost, now)?,
             Counter::Bucket(bucket) => bucket.ready_at(cost, now),
@@ -184,11 +201,7 @@ impl Meter {
 
     /// So much of what ever goes at once, rounded down: something is left for everybody.
     pub(super) fn reserved(&self, percent: u64) -> u64 {
-        if percent == 0 {
-            return 0;
-        }
-        let reserved = u128::from(self.capacity()) * u128::from(percent) / 100;
-        u64::try_from(reserved).unwrap_or(u64::MAX)
+        share(self.most, percent)
     }
 
     /// Takes `cost`, which is there: buckets at the instant that was due, windows at the real one.
@@ -313,9 +326,22 @@ impl Meter {
     /// Takes over another quota of the same unit, with what has been used. False if it counts in another way.
     pub(super) fn retune(&mut self, quota: &Quota, now: Time) -> bool {
         let Ok(plan) = quota.plan() else { return false };
-        let steady = steady(&plan);
+        let same = self.quota.unit() == quota.unit() && self.count_by(plan, now);
+        if same {
+            (self.quota, self.most) = (Arc::new(quota.clone()), self.at_once());
+        }
+        same
+    }
+
+    /// Lets go so many percent of its quota. What a store lends it counts by itself.
+    pub(super) fn lower(&mut self, percent: u64, now: Time) {
+        if let (false, Ok(plan)) = (matches!(self.counter, Counter::Lease(_)), self.quota.plan()) {
+            self.count_by(plan.lowered(percent), now);
+        }
+    }
+
+    fn count_by(&mut self, plan: Plan, now: Time) -> bool {
         match (&mut self.counter, plan) {
-            _ if self.quota.unit() != quota.unit() => return false,
             (Counter::Bucket(bucket), Plan::Bucket(scale)) => bucket.retune(scale, now),
             (Counter::Window(window), Plan::Window { most, period, anchor, pace }) => {
                 window.retune(most, nanos(period), anchor, now);
@@ -325,7 +351,7 @@ impl Meter {
             (Counter::Lease(lease), Plan::Window { most, .. }) => lease.retune(most),
             _ => return false,
         }
-        (self.quota, self.steady) = (Arc::new(quota.clone()), steady);
+        self.steady = steady(&plan);
         true
     }
 
@@ -340,6 +366,14 @@ impl Meter {
             pace.begin_empty(now);
         }
     }
+}
+
+/// So many percent of an amount, rounded down.
+fn share(amount: u64, percent: u64) -> u64 {
+    if percent == 0 {
+        return 0;
+    }
+    u64::try_from(u128::from(amount) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
 /// In so many nanoseconds, so many units.

@@ -15,6 +15,9 @@ const STATED_PATIENCE_NANOS: u64 = 1_000_000_000;
 /// After an unstated wait a probe counts as one for at least this, and for twice the usual answer.
 const LEAST_PATIENCE_NANOS: u64 = 5_000_000_000;
 
+/// Whoever has so many out goes at the rate that was found.
+const MOST_STARTING: usize = 256;
+
 /// The pause of one gate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pause {
@@ -28,6 +31,15 @@ pub(super) struct Pause {
     doublings: u32,
     usual_answer_nanos: u64,
     probes: u64,
+    start: Option<Start>,
+}
+
+/// Where no rate is known, one goes after a refusal, and two more for each that is answered.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    /// How many went since the refusal that nothing was heard of.
+    out: usize,
+    most: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +68,15 @@ impl Pause {
             _ => self.until,
         };
         Some(until).filter(|until| now < *until)
+    }
+
+    /// Whether it has just reopened, and so many more are too many before another is answered.
+    pub(super) fn is_starting_with(&self, more: usize) -> bool {
+        self.start.is_some_and(|start| start.out.saturating_add(more) > start.most)
+    }
+
+    pub(super) fn is_starting(&self) -> bool {
+        self.start.is_some()
     }
 
     /// As it was in the beginning, but for what is usual.
@@ -87,6 +108,9 @@ impl Pause {
         } else if self.probe != Probe::NotNeeded {
             (self.probe, self.doublings) = (Probe::NotNeeded, 0);
         }
+        if let Some(start) = self.start.as_mut().filter(|_| heard) {
+            start.out += 1;
+        }
         Pass { epoch: self.epoch, probe: needed.then_some(self.probes), sent: now }
     }
 
@@ -108,21 +132,38 @@ impl Pause {
         if self.is_out(pass) {
             (self.probe, self.doublings) = (Probe::NotNeeded, 0);
         }
+        self.start = self.start.and_then(|start| {
+            let most = start.most + usize::from(pass.epoch == self.epoch);
+            (most < MOST_STARTING).then_some(Start { most, ..start })
+        });
     }
 
-    /// The server refused it. Answers when the gate reopens.
-    pub(super) fn refused(&mut self, pass: Pass, wait: Wait, now: Time) -> Time {
-        let is_event = pass.epoch == self.epoch;
+    /// Something was heard of it for the first time, or nothing will be.
+    pub(super) fn over(&mut self, pass: Pass) {
+        if let Some(start) = self.start.as_mut().filter(|_| pass.epoch == self.epoch) {
+            start.out = start.out.saturating_sub(1);
+        }
+    }
+
+    /// Whether a refusal of it is an event, and not one more of the same.
+    pub(super) fn is_event(&self, pass: Pass) -> bool {
+        pass.epoch == self.epoch
+    }
+
+    /// The server refused it. Answers when the gate reopens: if no rate is `known`, with one and then with more.
+    pub(super) fn refused(&mut self, pass: Pass, wait: Wait, known: bool, now: Time) -> Time {
+        let is_event = self.is_event(pass);
         if is_event {
             self.epoch += 1;
-            self.stated = matches!(wait, Wait::Stated(_));
+            self.stated = matches!(wait, Wait::Stated(..));
             self.doublings = if self.stated { 0 } else { self.doublings + 1 };
+            self.start = (!known).then_some(Start { out: 0, most: 1 });
         }
         if is_event || self.probe == Probe::NotNeeded {
             self.probe = Probe::Next;
         }
         let wait = match wait {
-            Wait::Stated(wait) => wait,
+            Wait::Stated(wait, random) => backoff::after_stated(wait, random),
             Wait::Unstated(random) => backoff::unstated(self.doublings.saturating_sub(1), random),
         };
         self.until = self.until.max(now.plus(nanos(wait)));
@@ -132,6 +173,7 @@ impl Pause {
     /// Nobody passes before then, whoever said so. What is granted and not sent is recalled.
     pub(super) fn until(&mut self, until: Time) -> Time {
         (self.epoch, self.stated, self.probe) = (self.epoch + 1, true, Probe::Next);
+        self.start = self.start.map(|_| Start { out: 0, most: 1 });
         self.until = self.until.max(until);
         self.until
     }

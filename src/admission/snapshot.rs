@@ -30,6 +30,10 @@ pub struct GateSnapshot {
     pub waiting: usize,
     /// How long nobody was going to pass, after the server had asked for a pause or while one request went ahead.
     pub paused_for: Option<Duration>,
+    /// Of how many percent of its quotas it made use, after refusals or failures; `None` if of all.
+    pub lowered_to_percent: Option<u8>,
+    /// Whether it has no quotas that anybody set: what is shown is what the server took before it refused.
+    pub found: bool,
     /// Who stood here, in order: at most the first 16 lanes.
     pub standing: Vec<LaneSnapshot>,
 }
@@ -82,6 +86,8 @@ impl fmt::Display for GateSnapshot {
         });
         parts.push(format!("{} waiting", self.waiting));
         parts.extend(self.paused_for.map(|wait| format!("paused for {:?}", readable(wait))));
+        parts.extend(self.lowered_to_percent.map(|percent| format!("lowered to {percent} %")));
+        parts.extend(self.found.then(|| "limit found by being refused".to_owned()));
         write!(f, "{}: {}", shown(&self.key), parts.join(", "))?;
         self.standing.iter().try_for_each(|lane| write!(f, "\n  {lane}"))
     }

@@ -1,5 +1,6 @@
 //! One gate by exact instants, in milliseconds.
 
+mod brakes;
 mod leases;
 mod many;
 mod model;
@@ -75,6 +76,12 @@ impl Bench {
         let limits: Limits = limits.try_into().unwrap();
         let core = Admission::new(limits.into());
         Self { core, now: 0 }
+    }
+
+    /// One whose limits refusals leave as they are.
+    fn fixed(limits: &str) -> Self {
+        let rules = vec![Rule { limits: limits.parse().unwrap(), fixed: true, ..Rule::default() }];
+        Self { core: Admission::new(Settings { rules, ..Settings::default() }), now: 0 }
     }
 
     fn bucket(interval_ms: u64, burst: u64) -> Self {

@@ -41,6 +41,8 @@ impl State {
             most_in_flight,
             waiting,
             paused_for: gate.shut_until(self.due).map(|until| until.since(self.due)),
+            lowered_to_percent: gate.lowered_to().and_then(|percent| u8::try_from(percent).ok()),
+            found: gate.is_found(),
             standing,
         }
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::decision::Need;
-use super::gate::Use;
-use super::gates::{GateName, Overflow, Rule};
+use super::gate::{Rule, Use};
+use super::gates::{GateName, Overflow};
 use super::grant::Grant;
 use super::lanes::Course;
 use super::order::{Arrival, FlowName};
@@ -51,7 +51,7 @@ impl Default for Settings {
 
 impl From<Limits> for Settings {
     fn from(limits: Limits) -> Self {
-        Self { rules: vec![Rule { limits, shared: false }], ..Self::default() }
+        Self { rules: vec![Rule { limits, ..Rule::default() }], ..Self::default() }
     }
 }
 

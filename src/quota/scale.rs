@@ -45,6 +45,15 @@ impl Scale {
         Err("a smaller burst, or a shorter period".into())
     }
 
+    /// So many percent of the rate and of the burst, rounded up: something is left.
+    pub(crate) fn lowered(self, percent: u64) -> Self {
+        let burst = (u64::from(self.burst) * percent).div_ceil(100).max(1);
+        let longest = u64::try_from(LONGEST_FILL_TICKS / u128::from(burst)).unwrap_or(u64::MAX);
+        let interval_ticks = (u128::from(self.interval_ticks) * 100).div_ceil(u128::from(percent.max(1)));
+        let interval_ticks = u64::try_from(interval_ticks).unwrap_or(u64::MAX).min(longest.max(self.interval_ticks));
+        Self { interval_ticks, burst: u32::try_from(burst).unwrap_or(self.burst), ..self }
+    }
+
     /// How many units the full bucket holds.
     pub(crate) fn capacity(&self) -> u64 {
         self.grain.saturating_mul(u64::from(self.burst))
@@ -89,6 +98,15 @@ mod tests {
         assert_eq!(fast.capacity(), 98_000);
         assert_eq!(scale(2 * SECOND, SECOND, 3_998).unwrap_err(), "a burst of at least 3999, at that rate");
         assert_eq!(scale(2 * SECOND, SECOND, 3_999).unwrap().burst, 1);
+    }
+
+    #[test]
+    fn a_lowered_one_gains_less_and_holds_less_and_never_nothing() {
+        assert_eq!(plain(100, 20).lowered(70), plain(143, 14));
+        assert_eq!(plain(100, 1).lowered(5), plain(2_000, 1));
+        assert_eq!(plain(100, 20).lowered(100), plain(100, 20));
+        let slow = plain(1 << 61, 1);
+        assert_eq!(slow.lowered(5), slow, "what is as slow as can be counted stays");
     }
 
     #[test]

@@ -11,7 +11,10 @@ struct Lent {
 
 impl Lent {
     fn new(limits: &[&str]) -> Self {
-        let rules = limits.iter().map(|limits| Rule { limits: limits.parse().unwrap(), shared: true }).collect();
+        let rules = limits
+            .iter()
+            .map(|limits| Rule { limits: limits.parse().unwrap(), shared: true, ..Rule::default() })
+            .collect();
         Self { core: Admission::new(Settings { rules, ..Settings::default() }), now: 0 }
     }
 

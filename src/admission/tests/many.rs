@@ -22,7 +22,7 @@ impl Many {
     }
 
     fn with(limits: &[&str], age: Duration) -> Self {
-        let rules = limits.iter().map(|limits| Rule { limits: limits.parse().unwrap(), shared: false }).collect();
+        let rules = limits.iter().map(|limits| Rule { limits: limits.parse().unwrap(), ..Rule::default() }).collect();
         let core = Admission::new(Settings { rules, age, ..Settings::default() });
         let (waiting, grants, log, refused) = (HashMap::new(), HashMap::new(), Vec::new(), Vec::new());
         Self { core, now: 0, waiting, grants, log, refused, most_steps: 0 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use super::*;
 
 fn stated(ms: u64) -> Wait {
-    Wait::Stated(Duration::from_millis(ms))
+    Wait::Stated(Duration::from_millis(ms), 0)
 }
 
 /// A gate of one each 10 ms with a burst of 100, and `sent` requests under way.
 fn gate_with(sent: usize) -> (Bench, Vec<Grant>) {
-    let mut bench = Bench::bucket(10, 100);
+    let mut bench = Bench::fixed("1 per 10ms burst 100");
     let grants = (0..sent).map(|_| {
         let grant = bench.granted();
         assert!(bench.core.send(&grant, at(0)));
@@ -149,7 +149,7 @@ fn a_late_refusal_from_before_the_pause_extends_it_and_doubles_nothing() {
 
 #[test]
 fn a_drained_window_goes_on_one_each_nth() {
-    let mut bench = Bench::new("10/s");
+    let mut bench = Bench::fixed("10/s");
     let grants: Vec<_> = (0..3).map(|_| bench.granted()).collect();
     bench.core.refused(&grants[0], 0, stated(5_000), at(0));
     for _ in 0..12 {
@@ -164,7 +164,7 @@ fn a_drained_window_goes_on_one_each_nth() {
 
 #[test]
 fn a_quota_that_shrinks_below_what_waits_says_so_in_the_same_call() {
-    let mut bench = Bench::new("1 per 10ms burst 5, 2 in flight");
+    let mut bench = Bench::fixed("1 per 10ms burst 5, 2 in flight");
     let big = |bench: &mut Bench, requests: u64| {
         let deadline = Some(at(FOREVER));
         let wish = Want { cost: requests.into(), deadline, ..host() };

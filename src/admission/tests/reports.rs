@@ -285,7 +285,7 @@ fn a_key_that_comes_to_a_gate_of_its_own_takes_with_it_what_it_may_have_used() {
 #[test]
 fn a_snapshot_says_who_waits_for_what() {
     let rules = ["1 per 1000ms burst 2", "5 tokens/s, 2 in flight"];
-    let rules = rules.map(|limits| Rule { limits: limits.parse().unwrap(), shared: false }).to_vec();
+    let rules = rules.map(|limits| Rule { limits: limits.parse().unwrap(), ..Rule::default() }).to_vec();
     let mut core = Admission::new(Settings { rules, ..Settings::default() });
     assert_eq!(core.snapshot(at(0)).to_string(), "nothing used, nobody waits");
     let [client, host] = [(0, ""), (1, "api.example.com")].map(|(rule, key)| GateName { rule, key: Key::new(key) });

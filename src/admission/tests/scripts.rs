@@ -167,7 +167,7 @@ impl Script {
         for _ in 0..count {
             let (written, limits, model) = gate(&mut random);
             gates.push(written);
-            rules.push(Rule { limits, shared: false });
+            rules.push(Rule { limits, shared: false, fixed: true });
             modelled.push(model);
         }
         let age = [20, 300, 30_000][random.usize(0..3)];
@@ -400,7 +400,7 @@ impl Script {
         match self.random.u8(0..16) {
             0 => {
                 let wait = Duration::from_millis(self.random.u64(0..300));
-                self.core.refused(&grant, place, Wait::Stated(wait), at(now));
+                self.core.refused(&grant, place, Wait::Stated(wait, 0), at(now));
                 self.model.refused(id, place, Some(signed(wait.as_millis().try_into().unwrap())));
             }
             1 => {

@@ -56,7 +56,7 @@ struct Sim {
 
 impl Sim {
     fn new(limits: &[String], askers: Vec<Asker>) -> Self {
-        let rules = limits.iter().map(|limits| Rule { limits: limits.parse().unwrap(), shared: false }).collect();
+        let rules = limits.iter().map(|limits| Rule { limits: limits.parse().unwrap(), ..Rule::default() }).collect();
         let core = Admission::new(Settings { rules, ..Settings::default() });
         let (waiting, ends, log) = (HashMap::new(), BTreeMap::new(), Vec::new());
         Self { core, now: Time::ZERO, askers, waiting, ends, log, refused: 0, most_steps: 0 }
@@ -289,8 +289,8 @@ fn with_a_slow_rate_and_quick_slots_the_slots_are_busy() {
 #[test]
 fn of_a_thousand_hosts_one_that_pauses_stops_nobody_else() {
     // 100 wait for each host; the client lets 2000/s through, each host 20/s.
-    let mut rules = vec![Rule { limits: "2000/s burst 20".parse().unwrap(), shared: false }];
-    rules.push(Rule { limits: "20/s burst 3".parse().unwrap(), shared: false });
+    let mut rules = vec![Rule { limits: "2000/s burst 20".parse().unwrap(), ..Rule::default() }];
+    rules.push(Rule { limits: "20/s burst 3".parse().unwrap(), ..Rule::default() });
     let hosts: Vec<_> = (0..1_000).map(|n| GateName { rule: 1, key: Key::new(&format!("host {n}")) }).collect();
     let client = GateName { rule: 0, key: Key::new("") };
     let askers = (0..100_000).map(|n| Asker {
@@ -437,7 +437,7 @@ fn grants_that_are_given_back_put_their_flow_neither_back_nor_before_others() {
 #[test]
 fn what_is_due_at_many_gates_at_once_is_done_in_calls_that_are_short() {
     for age in [30, 3_000_000] {
-        let rules = vec![Rule { limits: "1 per 10s burst 1".parse().unwrap(), shared: false }];
+        let rules = vec![Rule { limits: "1 per 10s burst 1".parse().unwrap(), ..Rule::default() }];
         let settings = Settings { rules, age: Duration::from_secs(age), ..Settings::default() };
         let mut core = Admission::new(settings);
         for n in 0..1_000 {
