@@ -11,7 +11,7 @@ use crate::admission::Snapshot;
 use crate::backoff::Backoff;
 use crate::counting::{FIRST_HOST, Rules};
 use crate::error::Error;
-use crate::exchange::{Retries, Sender, Terms};
+use crate::exchange::{Exchange, Retries, Terms};
 use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limiter::{Limiter, LimiterBuilder};
@@ -19,6 +19,7 @@ use crate::limits::Limits;
 use crate::redirect::Redirects;
 use crate::request::RequestBuilder;
 use crate::retry_budget::RetryBudget;
+use crate::sender::Sender;
 use crate::unread::{UNREAD_FOR, Unread};
 
 /// How many times a request is sent at most, unless set.
@@ -276,7 +277,8 @@ impl ClientBuilder {
         let budget = Mutex::new(RetryBudget::new(percent, floor));
         let retries = Retries { most_attempts, backoff, trusts_503, budget };
         let unread = Arc::new(Unread::new(self.unread_for));
-        Ok(Client { sender: Arc::new(Sender { http, limiter, rules, headers, retries, redirects, unread }) })
+        let exchange = Exchange { limiter, rules, retries, unread, wire_follows: redirects.is_none() };
+        Ok(Client { sender: Arc::new(Sender { http, exchange, headers, redirects }) })
     }
 }
 

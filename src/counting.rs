@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
 
-use reqwest::Url;
 use smallvec::{SmallVec, smallvec};
 
 use crate::admission::GateName;
@@ -44,8 +43,7 @@ impl Rules {
     }
 
     /// The limiter of a request.
-    pub(crate) fn limiter(&self, of: &Limiter, url: &Url, key: Option<&Key>) -> Limiter {
-        let (host, port) = (url.host_str().unwrap_or_default(), url.port());
+    pub(crate) fn limiter(&self, of: &Limiter, (host, port): (&str, Option<u16>), key: Option<&Key>) -> Limiter {
         if key.is_some() {
             return of.through(self.gates(host, port, key));
         }

@@ -7,7 +7,7 @@ use reqwest::Url;
 
 use crate::invalid::Invalid;
 use crate::refused::{Reason, Refused};
-use crate::verdict::Outcome;
+use crate::verdict::{Failure, Outcome};
 
 /// Why a request failed: the network, the server, or our own limits.
 ///
@@ -55,6 +55,23 @@ enum Kind {
     },
 }
 
+/// Why we stopped a request.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Our own limits do not let it go.
+    Refused(Refused),
+    /// Its deadline came while an attempt was under way.
+    Deadline,
+    /// Its token was cancelled meanwhile.
+    Cancelled,
+}
+
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Deadline,
@@ -68,19 +85,9 @@ impl Error {
         Kind::Address { shown, source: source.map(reqwest::Error::without_url) }.into()
     }
 
-    /// The deadline of the whole request came while an attempt was under way.
-    pub(crate) fn deadline(url: Url) -> Self {
-        Kind::Interrupted { by: By::Deadline, url: Some(without_secrets(url)) }.into()
-    }
-
     /// A redirect, by the response of this address, cannot be followed.
     pub(crate) fn redirect(source: Box<dyn std::error::Error + Send + Sync>, url: Url) -> Self {
         Kind::Redirect { source, url: Some(without_secrets(url)) }.into()
-    }
-
-    /// Its token was cancelled while an attempt was under way.
-    pub(crate) fn cancelled(url: Option<Url>) -> Self {
-        Kind::Interrupted { by: By::Token, url: url.map(without_secrets) }.into()
     }
 
     /// After so many attempts.
@@ -239,18 +246,19 @@ impl Error {
         }
     }
 
-    /// Whether the server did not answer in the time that it was given, whatever time the caller had.
-    pub(crate) fn is_silence(&self) -> bool {
-        self.asks(reqwest::Error::is_timeout)
+    /// Of a request that we stopped.
+    pub(crate) fn stopped(stop: Stop, url: Option<&Url>) -> Self {
+        let interrupted = |by| Kind::Interrupted { by, url: url.cloned().map(without_secrets) }.into();
+        match stop {
+            Stop::Refused(refused) => refused.into(),
+            Stop::Deadline => interrupted(By::Deadline),
+            Stop::Cancelled => interrupted(By::Token),
+        }
     }
 
-    /// How the attempt ended that it is about.
-    pub(crate) fn outcome(&self) -> Outcome {
-        match &self.inner.kind {
-            Kind::Reqwest(error) if error.is_connect() || gave_back(error) => Outcome::Untouched,
-            Kind::Reqwest(error) if error.is_timeout() || error.is_request() && !error.is_body() => Outcome::Unknown,
-            _ => Outcome::Final,
-        }
+    /// What it says about what was done.
+    pub(crate) fn failure(&self) -> Failure {
+        self.reqwest().map_or(FINAL, failure)
     }
 
     fn was_interrupted(&self, by: By) -> bool {
@@ -262,18 +270,39 @@ impl Error {
     }
 }
 
+/// It would end in the same way again.
+pub(crate) const FINAL: Failure = Failure { outcome: Outcome::Final, is_connect: false, is_silence: false };
+
+/// What an error of reqwest's says about what was done.
+pub(crate) fn failure(error: &reqwest::Error) -> Failure {
+    let outcome = if error.is_connect() || gave_back(error) {
+        Outcome::Untouched
+    } else if error.is_timeout() || error.is_request() && !error.is_body() {
+        Outcome::Unknown
+    } else {
+        Outcome::Final
+    };
+    Failure { outcome, is_connect: error.is_connect(), is_silence: error.is_timeout() }
+}
+
+/// An error and what it comes from, and so on.
+pub(crate) fn sources<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
 /// Whether the server says that it did nothing with the request: it refused the stream, or closes the connection in peace.
 #[cfg(feature = "http2")]
-fn gave_back(error: &reqwest::Error) -> bool {
-    let sources = std::iter::successors(std::error::Error::source(error), |error| error.source());
-    sources.filter_map(|source| source.downcast_ref::<h2::Error>()).any(|error| {
+pub(crate) fn gave_back(error: &(dyn std::error::Error + 'static)) -> bool {
+    sources(error).filter_map(|source| source.downcast_ref::<h2::Error>()).any(|error| {
         let refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
         error.is_remote() && (refused || error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR))
     })
 }
 
 #[cfg(not(feature = "http2"))]
-fn gave_back(_: &reqwest::Error) -> bool {
+pub(crate) fn gave_back(_: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
@@ -380,7 +409,7 @@ mod tests {
     #[test]
     fn an_address_is_shown_without_its_secrets() {
         let url = Url::parse("https://me:PW123@example.com/path?key=SECRET123#f").unwrap();
-        let shown = Error::deadline(url).to_string();
+        let shown = Error::stopped(Stop::Deadline, Some(&url)).to_string();
         assert!(shown.ends_with("https://example.com/path"), "{shown}");
     }
 }

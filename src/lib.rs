@@ -123,11 +123,13 @@ mod attempts;
 pub mod redirect;
 mod unread;
 mod body;
+mod wire;
 mod counting;
 mod trip;
 mod exchange;
 
 // clients
+mod sender;
 mod request;
 mod client;
 mod settings;
@@ -135,6 +137,7 @@ mod reqwest_settings;
 
 pub use admission::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
 pub use attempts::Attempts;
+pub use body::ThrottleBody;
 pub use client::{Client, ClientBuilder};
 pub use context::Context;
 pub use cost::{Cost, Unit};

@@ -12,9 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::cost::Unit;
 use crate::error::Error;
-use crate::exchange::{Sender, Terms};
+use crate::exchange::Terms;
 use crate::key::Key;
 use crate::priority::Priority;
+use crate::sender::Sender;
 
 /// A request in the making, as [`reqwest::RequestBuilder`], with what its waiting asks for. [`send`](Self::send) waits for the
 /// request's turn.

@@ -33,6 +33,16 @@ pub(crate) enum Outcome {
     Final,
 }
 
+/// What an error says about what was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) outcome: Outcome,
+    /// Nobody took the connection: the server has counted nothing.
+    pub(crate) is_connect: bool,
+    /// The server did not answer in the time that it was given, whatever time the caller had.
+    pub(crate) is_silence: bool,
+}
+
 /// What is known about a request besides its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempt {
