@@ -1,5 +1,7 @@
-//! How long before the next attempt. Randomness is an argument: `u32::MAX` stands for "just under one".
+//! How long before the next attempt: [`Backoff`]. Randomness is an argument: `u32::MAX` stands for "just under one".
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A stated wait is jittered upward only: by a tenth of it at most, and by this at most.
@@ -22,25 +24,92 @@ pub(crate) fn unstated(doublings: u32, random: u32) -> Duration {
     LEAST_UNSTATED + fraction(most.saturating_sub(LEAST_UNSTATED), random)
 }
 
-/// What lies before the next attempt: exponential, with full jitter (as AWS calls it): anything up to
-/// `first × 2^retries`, and up to `most`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) most: Duration,
+/// How long a request that failed waits before it goes again, of its own accord: half a second that doubles up to 30 s,
+/// with full jitter, unless set. What the server states goes before it.
+///
+/// # Examples
+///
+/// ```
+/// use reqwest_throttle::{Backoff, Client};
+/// use std::time::Duration;
+///
+/// let doubling = Backoff::exponential(Duration::from_millis(100), Duration::from_secs(10));
+/// let client = Client::builder().backoff(doubling).build()?;
+/// // Or whatever counts durations, made anew for each request; its end ends the attempts.
+/// let mine = Backoff::from_iter(|| [1, 2, 5].map(Duration::from_secs));
+/// let client = Client::builder().backoff(mine).build()?;
+/// # Ok::<(), reqwest_throttle::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Backoff(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Exponential { first: Duration, most: Duration },
+    Each(Arc<dyn Fn() -> Delays + Send + Sync>),
 }
+
+/// The waits of one request.
+pub(crate) type Delays = Box<dyn Iterator<Item = Duration> + Send>;
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), most: Duration::from_secs(30) }
+        Self::exponential(Duration::from_millis(500), Duration::from_secs(30))
     }
 }
 
 impl Backoff {
-    /// The wait after so many retries. Does not wrap: from some number on it is drawn from all of `most`.
-    pub(crate) fn delay(self, retries: u32, random: u32) -> Duration {
-        let factor = 1_u32.checked_shl(retries).filter(|factor| *factor > 0).unwrap_or(u32::MAX);
-        fraction(self.first.saturating_mul(factor).min(self.most), random)
+    /// Anything up to `first`, then up to twice as long each time, and never longer than `most` ("full jitter", as AWS calls
+    /// it).
+    #[must_use]
+    pub fn exponential(first: Duration, most: Duration) -> Self {
+        Self(Kind::Exponential { first, most })
+    }
+
+    /// The waits that an iterator counts, made anew for each request. When it ends, so do the attempts. Jitter is its own.
+    #[must_use]
+    #[allow(clippy::should_implement_trait, reason = "of a factory, which the trait does not know")]
+    pub fn from_iter<I>(factory: impl Fn() -> I + Send + Sync + 'static) -> Self
+    where
+        I: IntoIterator<Item = Duration>,
+        I::IntoIter: Send + 'static,
+    {
+        Self(Kind::Each(Arc::new(move || Box::new(factory().into_iter()))))
+    }
+
+    /// The waits of the crate `backoff`, made anew for each request: its `None` ends the attempts.
+    #[cfg(feature = "backoff")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "backoff")))]
+    #[must_use]
+    pub fn from_backoff<B>(factory: impl Fn() -> B + Send + Sync + 'static) -> Self
+    where
+        B: ::backoff::backoff::Backoff + Send + 'static,
+    {
+        Self::from_iter(move || {
+            let mut backoff = factory();
+            std::iter::from_fn(move || backoff.next_backoff())
+        })
+    }
+
+    /// The wait after so many retries, the `delays` of the same request before. `None` if it has ended.
+    pub(crate) fn delay(&self, delays: &mut Option<Delays>, retries: u32, random: u32) -> Option<Duration> {
+        match &self.0 {
+            // Does not wrap: from some number on it is drawn from all of `most`.
+            Kind::Exponential { first, most } => {
+                let factor = 1_u32.checked_shl(retries).filter(|factor| *factor > 0).unwrap_or(u32::MAX);
+                Some(fraction(first.saturating_mul(factor).min(*most), random))
+            }
+            Kind::Each(factory) => delays.get_or_insert_with(|| factory()).next(),
+        }
+    }
+}
+
+impl fmt::Debug for Backoff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Exponential { first, most } => write!(f, "Backoff({first:?} to {most:?})"),
+            Kind::Each(_) => f.write_str("Backoff(its own)"),
+        }
     }
 }
 
@@ -79,12 +148,23 @@ mod tests {
 
     #[test]
     fn a_delay_grows_to_its_cap_and_never_wraps() {
-        let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(30) };
-        let longest: Vec<_> = (0..200).map(|retries| backoff.delay(retries, u32::MAX)).collect();
+        let backoff = Backoff::exponential(Duration::from_secs(1), Duration::from_secs(30));
+        let delay = |backoff: &Backoff, retries, random| backoff.delay(&mut None, retries, random).unwrap();
+        let longest: Vec<_> = (0..200).map(|retries| delay(&backoff, retries, u32::MAX)).collect();
         assert!(longest.is_sorted());
         let near =
             |delay: Duration, seconds: u64| Duration::from_secs(seconds).abs_diff(delay) < Duration::from_micros(1);
         assert!(near(longest[0], 1) && near(longest[4], 16) && longest[5..].iter().all(|delay| near(*delay, 30)));
-        assert_eq!(Backoff::default().delay(3, 0), Duration::ZERO);
+        assert_eq!(delay(&Backoff::default(), 3, 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_iterator_counts_for_each_request_anew_until_it_ends() {
+        let backoff = Backoff::from_iter(|| [1, 2].map(Duration::from_secs));
+        for _ in 0..2 {
+            let mut delays = None;
+            let all: Vec<_> = (0..3).map(|retries| backoff.delay(&mut delays, retries, 0)).collect();
+            assert_eq!(all, [Some(Duration::from_secs(1)), Some(Duration::from_secs(2)), None]);
+        }
     }
 }

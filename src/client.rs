@@ -11,7 +11,7 @@ use crate::admission::Snapshot;
 use crate::backoff::Backoff;
 use crate::counting::{FIRST_HOST, Rules};
 use crate::error::Error;
-use crate::exchange::{Exchange, Retries, Terms};
+use crate::exchange::{Exchange, MOST_ATTEMPTS, RETRY_BUDGET, Retries, Terms};
 use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limiter::{Limiter, LimiterBuilder};
@@ -21,12 +21,6 @@ use crate::request::RequestBuilder;
 use crate::retry_budget::RetryBudget;
 use crate::sender::Sender;
 use crate::unread::{UNREAD_FOR, Unread};
-
-/// How many times a request is sent at most, unless set.
-const MOST_ATTEMPTS: usize = 4;
-
-/// Of a hundred requests, and in ten seconds.
-const RETRY_BUDGET: (u32, u32) = (20, 10);
 
 /// A client that waits until its limits let a request go. Clones share the limits and the connections.
 ///
@@ -134,6 +128,10 @@ impl Client {
     pub fn execute(&self, request: Request) -> impl Future<Output = Result<Response, Error>> + Send + use<> {
         let sender = Arc::clone(&self.sender);
         async move { sender.send(request, &Terms::default()).await }
+    }
+
+    pub(crate) fn exchange(&self) -> Arc<Exchange> {
+        Arc::clone(&self.sender.exchange)
     }
 
     /// How each host, each key and the whole client stand: what is left, how many are in flight, who waits and for what.
@@ -277,7 +275,7 @@ impl ClientBuilder {
         let budget = Mutex::new(RetryBudget::new(percent, floor));
         let retries = Retries { most_attempts, backoff, trusts_503, budget };
         let unread = Arc::new(Unread::new(self.unread_for));
-        let exchange = Exchange { limiter, rules, retries, unread, wire_follows: redirects.is_none() };
+        let exchange = Arc::new(Exchange { limiter, rules, retries, unread });
         Ok(Client { sender: Arc::new(Sender { http, exchange, headers, redirects }) })
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Rules {
     pub(crate) hosts: HashMap<Key, usize>,
     /// The key of the whole client, if it has limits.
     pub(crate) whole: Option<Key>,
+    /// Whether there are no hosts: all pass one gate, or that of the key that they name.
+    pub(crate) one: bool,
     /// The gates of hosts, by name and port, for requests that name no key.
     known: RwLock<HashMap<String, Ports>>,
 }
@@ -39,11 +41,19 @@ type Ports = Vec<(Option<u16>, Limiter)>;
 
 impl Rules {
     pub(crate) fn new(hosts: HashMap<Key, usize>, whole: Option<Key>) -> Self {
-        Self { hosts, whole, known: RwLock::default() }
+        Self { hosts, whole, one: false, known: RwLock::default() }
+    }
+
+    /// For a limiter by itself.
+    pub(crate) fn one() -> Self {
+        Self { one: true, ..Self::default() }
     }
 
     /// The limiter of a request.
     pub(crate) fn limiter(&self, of: &Limiter, (host, port): (&str, Option<u16>), key: Option<&Key>) -> Limiter {
+        if self.one {
+            return key.map_or_else(|| of.clone(), |key| of.key(key.as_str()));
+        }
         if key.is_some() {
             return of.through(self.gates(host, port, key));
         }

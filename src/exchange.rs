@@ -21,7 +21,7 @@ use crate::retry_budget::RetryBudget;
 use crate::signal::{self, Signal};
 use crate::time::Time;
 use crate::trip::Trip;
-use crate::unread::Unread;
+use crate::unread::{UNREAD_FOR, Unread};
 use crate::verdict::{self, Failure, Outcome, Verdict};
 use crate::wait::{Reply, Wait};
 use crate::wire::{Answer, Copy, Letter, Wire, host};
@@ -44,8 +44,6 @@ pub(crate) struct Exchange {
     pub(crate) rules: Rules,
     pub(crate) retries: Retries,
     pub(crate) unread: Arc<Unread>,
-    /// Whether what sends may follow redirects by itself.
-    pub(crate) wire_follows: bool,
 }
 
 /// When a request is sent again.
@@ -65,13 +63,41 @@ pub(crate) enum Ended<W: Wire> {
     Earlier(W::Response),
 }
 
+/// Why a request was not sent.
+enum Unsent<E> {
+    Refused(Refused),
+    /// What sends cannot.
+    Wire(E),
+    Stop(Stop),
+}
+
+impl<E> From<Refused> for Unsent<E> {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
 /// What comes after an attempt.
 enum Next<W: Wire> {
     Send(W::Request),
     Done(Ended<W>),
 }
 
+/// How many times a request is sent at most, unless set.
+pub(crate) const MOST_ATTEMPTS: usize = 4;
+
+/// Of a hundred requests, and in ten seconds.
+pub(crate) const RETRY_BUDGET: (u32, u32) = (20, 10);
+
 impl Exchange {
+    /// Over a limiter by itself, as usual otherwise.
+    pub(crate) fn of(limiter: Limiter) -> Self {
+        let budget = Mutex::new(RetryBudget::new(RETRY_BUDGET.0, RETRY_BUDGET.1));
+        let (most_attempts, backoff) = (MOST_ATTEMPTS, Backoff::default());
+        let retries = Retries { most_attempts, backoff, trusts_503: false, budget };
+        Self { limiter, rules: Rules::one(), retries, unread: Arc::new(Unread::new(UNREAD_FOR)) }
+    }
+
     /// How far a request has come that begins now.
     pub(crate) fn begin<A: Answer>(&self, terms: &Terms) -> Trip<A> {
         let context = terms.budget.map_or_else(|| terms.context.clone(), |budget| terms.context.but_within(budget));
@@ -118,24 +144,33 @@ impl Exchange {
     ) -> Result<Next<W>, W::Error> {
         let limiter = self.rules.limiter(&self.limiter, request.host(), key);
         // What comes too late anyway is not sent.
-        let late = || Err(Refused::new(Reason::Deadline, limiter.key_name()));
-        let permit = match if trip.is_late() { late() } else { self.pass(&limiter, trip).await } {
+        let late = || Err(Refused::new(Reason::Deadline, limiter.key_name()).into());
+        let passed = if trip.is_late() { late() } else { self.pass(&limiter, wire, trip).await };
+        let permit = match passed {
             Ok(permit) => permit,
-            Err(refused) => {
+            Err(Unsent::Wire(error)) => return Err(error),
+            Err(Unsent::Stop(stop)) => return Err(W::stopped(stop, Some(&request))),
+            Err(Unsent::Refused(refused)) => {
                 return had(trip.answer.take(), refused).map(Next::Done).map_err(|stop| W::stopped(stop, None));
             }
         };
         trip.sets_out(&permit);
         let copy = wire.copy(&request);
         match trip.unless_stopped(wire.send(request)).await {
-            Ok(Ok(answer)) => self.after_answer(answer, permit, copy, trip).await,
-            Ok(Err(error)) => self.after_error(error, permit, copy, trip).await,
+            Ok(Ok(answer)) => self.after_answer(wire.follows(), answer, permit, copy, trip).await,
+            Ok(Err(error)) => self.after_error(wire.follows(), error, permit, copy, trip).await,
             Err(stop) => Err(W::stopped(stop, copy.request.as_ref())),
         }
     }
 
-    /// Waits for a permit that still holds when the request leaves: a pause that came in between recalls it.
-    async fn pass<A: Answer>(&self, limiter: &Limiter, trip: &Trip<A>) -> Result<Permit, Refused> {
+    /// Waits for a permit, and for what sends, until the permit still holds when the request leaves: a pause that came in
+    /// between recalls it.
+    async fn pass<W: Wire>(
+        &self,
+        limiter: &Limiter,
+        wire: &mut W,
+        trip: &mut Trip<W::Response>,
+    ) -> Result<Permit, Unsent<W::Error>> {
         let (mut place, waiting) = (trip.place, trip.waiting());
         loop {
             let mut acquire = pin!(limiter.acquire_in_place(place, &waiting));
@@ -148,6 +183,15 @@ impl Exchange {
             });
             match permit.await {
                 Ok(mut permit) => {
+                    let unsent = match trip.unless_stopped(wire.ready()).await {
+                        Ok(Ok(())) => None,
+                        Ok(Err(error)) => Some(Unsent::Wire(error)),
+                        Err(stop) => Some(Unsent::Stop(stop)),
+                    };
+                    if let Some(unsent) = unsent {
+                        permit.give_back();
+                        return Err(unsent);
+                    }
                     if !permit.recalled() {
                         return Ok(permit);
                     }
@@ -156,15 +200,16 @@ impl Exchange {
                 // Whoever does not wait is not waited for by the one who looks after them.
                 Err(refused) if refused.is_for_room() && self.unread.give_up() => {}
                 Err(refused) if refused.in_flight.is_some() => {
-                    return Err(Refused { unread: limiter.unread(), ..refused });
+                    return Err(Refused { unread: limiter.unread(), ..refused }.into());
                 }
-                Err(refused) => return Err(refused),
+                Err(refused) => return Err(refused.into()),
             }
         }
     }
 
     async fn after_error<W: Wire>(
         &self,
+        follows: bool,
         error: W::Error,
         mut permit: Permit,
         copy: Copy<W::Request>,
@@ -172,7 +217,7 @@ impl Exchange {
     ) -> Result<Next<W>, W::Error> {
         let Failure { outcome, is_connect, is_silence } = W::failure(&error);
         // Where it follows by itself, what nobody took may have been the second part of what the first one did.
-        let outcome = if outcome == Outcome::Untouched && self.wire_follows { Outcome::Unknown } else { outcome };
+        let outcome = if outcome == Outcome::Untouched && follows { Outcome::Unknown } else { outcome };
         if outcome == Outcome::Untouched && is_connect {
             // The server has counted nothing. What it gave back it may have.
             permit.give_back();
@@ -183,7 +228,8 @@ impl Exchange {
             drop(permit);
         }
         trip.answer = None;
-        let (Verdict::After(delay), Some(again)) = (self.decide(outcome, &copy, Duration::ZERO, trip), copy.request)
+        let (Verdict::After(delay), Some(again)) =
+            (self.decide(follows, outcome, &copy, Duration::ZERO, trip), copy.request)
         else {
             return Err(error);
         };
@@ -194,6 +240,7 @@ impl Exchange {
     /// What an answer says holds for everybody at the gate, at once.
     async fn after_answer<W: Wire>(
         &self,
+        follows: bool,
         answer: W::Response,
         mut permit: Permit,
         copy: Copy<W::Request>,
@@ -211,7 +258,7 @@ impl Exchange {
         }
         permit.heard(reply);
         let shut = if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for() };
-        let verdict = self.decide(Outcome::Answered(signal), &copy, shut, trip);
+        let verdict = self.decide(follows, Outcome::Answered(signal), &copy, shut, trip);
         let again = match (verdict, copy.request) {
             (Verdict::Done, request) | (_, request @ None) => {
                 return Ok(Next::Done(Ended::Last { answer, permit, copy: Copy { request, ..copy }, signal }));
@@ -240,12 +287,19 @@ impl Exchange {
     }
 
     /// Whether it goes again. What no server has asked for draws on what the traffic has earned.
-    fn decide<R, A: Answer>(&self, outcome: Outcome, copy: &Copy<R>, shut: Duration, trip: &Trip<A>) -> Verdict {
-        let Retries { most_attempts, backoff, trusts_503, .. } = self.retries;
-        let mut attempt = trip.attempt(copy, most_attempts, trusts_503, shut);
+    fn decide<R, A: Answer>(
+        &self,
+        follows: bool,
+        outcome: Outcome,
+        copy: &Copy<R>,
+        shut: Duration,
+        trip: &mut Trip<A>,
+    ) -> Verdict {
+        let Retries { most_attempts, backoff, trusts_503, .. } = &self.retries;
+        let mut attempt = trip.attempt(copy, *most_attempts, *trusts_503, shut);
         // Where it follows by itself, what an answer says may be about the second part of what the first one did.
-        attempt.is_whole &= !self.wire_follows || attempt.is_idempotent;
-        let verdict = verdict::decide(outcome, attempt, backoff, fastrand::u32(..));
+        attempt.is_whole &= !follows || attempt.is_idempotent;
+        let verdict = verdict::decide(outcome, attempt, || trip.delay(backoff, fastrand::u32(..)));
         match verdict {
             Verdict::Done | Verdict::AtTheGate { stated: true } => verdict,
             _ if self.budget(RetryBudget::withdraw) => verdict,

@@ -20,6 +20,7 @@
 //! - [`Limiter`] is what it waits on, for whatever else you send: `wait`, `acquire`, `try_acquire`, `reserve`; by
 //!   [`Priority`], with [flows](Context::flow) in turn, with a [deadline](Context::within) or a
 //!   [token](Context::cancel_on).
+//! - [`ThrottleLayer`] puts the limits into a stack of tower's services, `ThrottleMiddleware` into a chain of reqwest-middleware.
 //! - [`Quota`] and [`Limits`] say how much: `"50/s"` is at most 50 in any second, as the server counts; `"50/s burst 5"`
 //!   is a token bucket; `"200_000 tokens/min"` counts what a [`Cost`] or [`Context::cost`] says.
 //! - [`Error`] is the client's, [`Refused`] says which limit of ours was in the way, and [`Invalid`] what is wrong with
@@ -66,6 +67,8 @@
 //! | feature | what it does |
 //! |---|---|
 //! | `serde` | [`Quota`] as its text in settings |
+//! | `middleware` | `ThrottleMiddleware`, for reqwest-middleware 0.5 |
+//! | `backoff` | `Backoff::from_backoff`, for the crate of that name |
 //! | `default-tls`, `http2`, `charset`, `system-proxy` | on by default, as in reqwest |
 //! | `json`, `query`, `form`, `multipart` | the methods of that name on [`RequestBuilder`] |
 //! | `stream`, `gzip`, `brotli`, `deflate`, `zstd`, `cookies`, `hickory-dns`, `socks`, `rustls…`, `native-tls…` | as in reqwest |
@@ -134,18 +137,28 @@ mod request;
 mod client;
 mod settings;
 mod reqwest_settings;
+mod layer;
+mod over_reqwest;
+#[cfg(feature = "middleware")]
+mod middleware;
 
 pub use admission::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
 pub use attempts::Attempts;
+pub use backoff::Backoff;
 pub use body::ThrottleBody;
 pub use client::{Client, ClientBuilder};
 pub use context::Context;
 pub use cost::{Cost, Unit};
 pub use error::Error;
 pub use invalid::Invalid;
+pub use layer::{Once, Repeating, Throttle, ThrottleLayer};
 pub use limiter::{Limiter, LimiterBuilder};
 pub use limits::Limits;
+#[cfg(feature = "middleware")]
+#[cfg_attr(docsrs, doc(cfg(feature = "middleware")))]
+pub use middleware::ThrottleMiddleware;
 pub use observe::Waits;
+pub use over_reqwest::ReqwestService;
 pub use permit::Permit;
 pub use priority::Priority;
 pub use quota::{Anchor, Quota};

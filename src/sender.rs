@@ -1,6 +1,7 @@
 //! What the client sends over: reqwest's, attempt after attempt, and on to where a redirect leads.
 
 use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
 
 use http::HeaderMap;
 use http::header::Entry;
@@ -15,12 +16,12 @@ use crate::verdict::{self, Failure};
 use crate::wire::{Copy, Wire};
 
 /// Where an answer leads: to another address, or nowhere.
-type Onward = ControlFlow<Ended<reqwest::Client>, Request>;
+type Onward = ControlFlow<Ended<Http>, Request>;
 
 /// What sends requests: reqwest's client, behind the gates of its hosts.
 pub(crate) struct Sender {
     pub(crate) http: reqwest::Client,
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: Arc<Exchange>,
     pub(crate) headers: HeaderMap,
     /// Not where reqwest follows by itself.
     pub(crate) redirects: Option<Redirects>,
@@ -34,7 +35,8 @@ impl Sender {
     /// Sends a request, and on to where redirects lead, each hop at its own host's gates and all within one budget.
     pub(crate) async fn send(&self, mut request: Request, terms: &Terms) -> Result<Response, Error> {
         self.add_headers(request.headers_mut());
-        let (mut trip, mut wire) = (self.exchange.begin(terms), self.http.clone());
+        let (mut trip, mut wire) =
+            (self.exchange.begin(terms), Http { client: self.http.clone(), follows: self.redirects.is_none() });
         loop {
             let ended = self.exchange.run(&mut wire, request, terms.key.as_ref(), &mut trip).await;
             match self.follow(ended.map_err(|error| error.after(trip.attempts.sent))?, &mut trip).await {
@@ -46,7 +48,7 @@ impl Sender {
     }
 
     /// Where an answer leads that is not to be repeated: to the caller, or to another address.
-    async fn follow(&self, ended: Ended<reqwest::Client>, trip: &mut Trip<Response>) -> Result<Onward, Error> {
+    async fn follow(&self, ended: Ended<Http>, trip: &mut Trip<Response>) -> Result<Onward, Error> {
         let Ended::Last { answer, permit, copy, signal } = ended else { return Ok(Break(ended)) };
         let wait = verdict::before_a_hop(signal, trip.budget()).filter(|_| answer.status().is_redirection());
         let hop = if wait.is_some() { self.hop(&answer, &copy, trip)? } else { None };
@@ -95,17 +97,27 @@ impl Sender {
     }
 }
 
-impl Wire for reqwest::Client {
+/// reqwest's client, as what an exchange goes over.
+struct Http {
+    client: reqwest::Client,
+    follows: bool,
+}
+
+impl Wire for Http {
     type Request = Request;
     type Response = Response;
     type Error = Error;
+
+    fn follows(&self) -> bool {
+        self.follows
+    }
 
     fn copy(&self, request: &Request) -> Copy<Request> {
         Copy::of(request)
     }
 
     async fn send(&mut self, request: Request) -> Result<Response, Error> {
-        Ok(self.execute(request).await?)
+        Ok(self.client.execute(request).await?)
     }
 
     fn failure(error: &Error) -> Failure {

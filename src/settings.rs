@@ -127,10 +127,10 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a request waits before it is repeated, where no server says how long: anything up to `first`, which doubles
-    /// with each time, up to `most` (exponential, with full jitter). Half a second and 30 s unless set.
-    pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
-        self.backoff = Backoff { first, most };
+    /// How long a request waits before it is repeated, where no server says how long: half a second that doubles up to 30 s,
+    /// with full jitter, unless set.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
         self
     }
 

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::admission::Arrival;
 use crate::attempts::Attempts;
+use crate::backoff::{Backoff, Delays};
 use crate::context::Context;
 use crate::error::Stop;
 use crate::permit::Permit;
@@ -33,12 +34,14 @@ pub(crate) struct Trip<A> {
     /// The addresses that led to the present one.
     pub(crate) previous: Vec<Url>,
     pub(crate) attempts: Attempts,
+    delays: Option<Delays>,
 }
 
 impl<A: Answer> Trip<A> {
     pub(crate) fn new(context: Context, max_wait: Duration) -> Self {
-        let (place, answer, previous, attempts) = (None, None, Vec::new(), Attempts::default());
-        Self { context, max_wait, place, tries: 0, retries: 0, answer, previous, attempts }
+        let (place, answer, previous, delays) = (None, None, Vec::new(), None);
+        let attempts = Attempts::default();
+        Self { context, max_wait, place, tries: 0, retries: 0, answer, previous, attempts, delays }
     }
 
     /// With a deadline for its waiting.
@@ -74,7 +77,12 @@ impl<A: Answer> Trip<A> {
         let (is_whole, is_idempotent) = (copy.is_whole, copy.is_idempotent);
         let left = most.saturating_sub(self.tries);
         let budget = self.budget();
-        Attempt { is_whole, is_idempotent, trusts_503, left, retries: self.retries, shut, budget }
+        Attempt { is_whole, is_idempotent, trusts_503, left, shut, budget }
+    }
+
+    /// What lies before the next attempt, if it has to wait of its own accord.
+    pub(crate) fn delay(&mut self, backoff: &Backoff, random: u32) -> Option<Duration> {
+        backoff.delay(&mut self.delays, self.retries, random)
     }
 
     /// Waits of its own accord before it goes again.
@@ -97,12 +105,12 @@ impl<A: Answer> Trip<A> {
 
     /// It goes on to another address.
     pub(crate) fn goes_on(&mut self) {
-        (self.tries, self.retries) = (0, 0);
+        (self.tries, self.retries, self.delays) = (0, 0, None);
         self.attempts.redirects += 1;
     }
 
     /// What is done meanwhile, unless its deadline comes or its token is cancelled.
-    pub(crate) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
+    pub(crate) async fn unless_stopped<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Stop> {
         let (deadline, token) = (self.context.deadline(), self.context.cancellation());
         let in_time = async {
             match deadline {
@@ -118,16 +126,16 @@ impl<A: Answer> Trip<A> {
 
     /// Reads a response that is not the last, so that its connection can serve what comes next; `None` if it is large, or does
     /// not come.
-    pub(crate) async fn read_ahead(&self, answer: A) -> Option<A> {
+    pub(crate) async fn read_ahead(&mut self, answer: A) -> Option<A> {
         self.read_for(answer, READ_AHEAD).await
     }
 
     /// The same with one that nobody will want.
-    pub(crate) async fn read_away(&self, answer: A) {
+    pub(crate) async fn read_away(&mut self, answer: A) {
         self.read_for(answer, READ_AWAY).await;
     }
 
-    async fn read_for(&self, answer: A, most: Duration) -> Option<A> {
+    async fn read_for(&mut self, answer: A, most: Duration) -> Option<A> {
         let read = answer.read_ahead(self.context.no_later_than(most));
         match self.context.cancellation() {
             Some(token) => token.run_until_cancelled(read).await.flatten(),

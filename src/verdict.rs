@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::backoff::Backoff;
 use crate::signal::{Fault, Signal};
 use crate::wait::{Reply, Wait};
 
@@ -54,8 +53,6 @@ pub(crate) struct Attempt {
     pub(crate) trusts_503: bool,
     /// How many attempts are left after this one.
     pub(crate) left: usize,
-    /// How many were made again so far.
-    pub(crate) retries: u32,
     /// For how long its gate is shut.
     pub(crate) shut: Duration,
     /// How long it may still wait.
@@ -80,9 +77,8 @@ pub(crate) fn before_a_hop(signal: Signal, budget: Duration) -> Option<Duration>
     Some(signal.wait.unwrap_or_default()).filter(|wait| *wait <= MAX_PAUSE && *wait <= budget)
 }
 
-/// Whether a request goes out again.
-pub(crate) fn decide(outcome: Outcome, attempt: Attempt, backoff: Backoff, random: u32) -> Verdict {
-    let delay = backoff.delay(attempt.retries, random);
+/// Whether a request goes out again. `delay` is asked for a wait of its own only if it needs one; none ends the attempts.
+pub(crate) fn decide(outcome: Outcome, attempt: Attempt, delay: impl FnOnce() -> Option<Duration>) -> Verdict {
     let may_be_repeated = match outcome {
         _ if attempt.left == 0 || !attempt.is_whole => false,
         Outcome::Answered(signal) => answer_may_be_repeated(signal, attempt),
@@ -98,8 +94,7 @@ pub(crate) fn decide(outcome: Outcome, attempt: Attempt, backoff: Backoff, rando
             let bearable = wait <= MAX_PAUSE && attempt.shut.max(wait) <= attempt.budget;
             if bearable { Verdict::AtTheGate { stated: !wait.is_zero() } } else { Verdict::Done }
         }
-        _ if delay <= attempt.budget => Verdict::After(delay),
-        _ => Verdict::Done,
+        _ => delay().filter(|delay| *delay <= attempt.budget).map_or(Verdict::Done, Verdict::After),
     }
 }
 
@@ -131,19 +126,11 @@ mod tests {
 
     fn attempt() -> Attempt {
         let budget = Duration::from_secs(3_600);
-        Attempt {
-            is_whole: true,
-            is_idempotent: false,
-            trusts_503: false,
-            left: 1,
-            retries: 0,
-            shut: Duration::ZERO,
-            budget,
-        }
+        Attempt { is_whole: true, is_idempotent: false, trusts_503: false, left: 1, shut: Duration::ZERO, budget }
     }
 
     fn verdict(signal: Signal, attempt: Attempt) -> Verdict {
-        decide(Outcome::Answered(signal), attempt, Backoff::default(), 0)
+        decide(Outcome::Answered(signal), attempt, || Some(Duration::ZERO))
     }
 
     #[test]
@@ -203,7 +190,7 @@ mod tests {
 
     #[test]
     fn without_an_answer_it_depends_on_what_may_have_been_done() {
-        let decide = |outcome, attempt| decide(outcome, attempt, Backoff::default(), 0);
+        let decide = |outcome, attempt| decide(outcome, attempt, || Some(Duration::ZERO));
         let idempotent = Attempt { is_idempotent: true, ..attempt() };
         assert_eq!(decide(Outcome::Untouched, attempt()), AGAIN);
         assert_eq!(decide(Outcome::Unknown, attempt()), Verdict::Done);
@@ -213,20 +200,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_of_ones_own_doubles_and_fits_into_the_budget() {
-        let (idempotent, backoff) =
-            (Attempt { is_idempotent: true, ..attempt() }, Backoff { first: SECOND, most: 30 * SECOND });
-        let near = |retries, seconds: u64| match decide(
-            Outcome::Untouched,
-            Attempt { retries, ..idempotent },
-            backoff,
-            u32::MAX,
-        ) {
-            Verdict::After(delay) => delay.abs_diff(Duration::from_secs(seconds)) < Duration::from_micros(1),
-            _ => false,
-        };
-        assert!(near(0, 1) && near(1, 2) && near(4, 16) && near(5, 30));
-        let short = Attempt { budget: SECOND / 2, ..idempotent };
-        assert_eq!(decide(Outcome::Untouched, short, backoff, u32::MAX), Verdict::Done);
+    fn a_wait_of_ones_own_must_fit_into_the_budget_and_none_ends_the_attempts() {
+        let short = Attempt { is_idempotent: true, budget: SECOND, ..attempt() };
+        for (delay, verdict) in [
+            (Some(SECOND), Verdict::After(SECOND)),
+            (Some(SECOND + Duration::from_nanos(1)), Verdict::Done),
+            (None, Verdict::Done),
+        ] {
+            assert_eq!(decide(Outcome::Untouched, short, || delay), verdict);
+        }
+        // What the server states is not asked of anybody else.
+        let never = || panic!("asked for");
+        assert_eq!(decide(Outcome::Answered(refused(Some(1))), short, never), Verdict::AtTheGate { stated: true });
     }
 }

@@ -1,5 +1,6 @@
 //! What an exchange goes over: a request, a response, and what sends the one and answers the other.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Method, StatusCode};
@@ -18,8 +19,16 @@ pub(crate) trait Wire: Send {
     type Response: Answer;
     type Error: Send;
 
+    /// Whether it may follow redirects by itself.
+    fn follows(&self) -> bool;
+
     /// What is kept of a request that leaves.
     fn copy(&self, request: &Self::Request) -> Copy<Self::Request>;
+
+    /// Waits until it can send.
+    fn ready(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        ready(Ok(()))
+    }
 
     fn send(&mut self, request: Self::Request) -> impl Future<Output = Result<Self::Response, Self::Error>> + Send;
 

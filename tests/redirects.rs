@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, Method};
-use reqwest_throttle::{Client, ClientBuilder, Limits, redirect};
+use reqwest_throttle::{Backoff, Client, ClientBuilder, Limits, redirect};
 use support::judge::Limit;
 use support::upstream::{self, Answer, Arrival, Upstream};
 
@@ -209,7 +209,8 @@ async fn a_post_that_a_client_of_reqwests_has_followed_to_nobody_is_not_sent_twi
     let upstream = Upstream::builder().start().await;
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     upstream.script((0..4).map(|_| leads(303, "/a", &format!("http://{nobody}/"))));
-    let client = Client::from_reqwest(reqwest::Client::new()).backoff(ms(1), ms(1)).build().unwrap();
+    let client =
+        Client::from_reqwest(reqwest::Client::new()).backoff(Backoff::exponential(ms(1), ms(1))).build().unwrap();
     let error = client.post(upstream.at("/a")).body("once").send().await.unwrap_err();
     assert!(error.is_connect());
     assert_eq!((error.attempts(), upstream.arrivals().len()), (1, 1));

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::Duration;
 
-use reqwest_throttle::{Attempts, Client, ClientBuilder, Response};
+use reqwest_throttle::{Attempts, Backoff, Client, ClientBuilder, Response};
 use support::eventually;
 use support::upstream::{Answer, Body, Upstream};
 use tokio::time::Instant;
@@ -19,7 +19,7 @@ const fn ms(ms: u64) -> Duration {
 
 /// Whose own waits are short.
 fn quick() -> ClientBuilder {
-    Client::builder().backoff(ms(1), ms(5))
+    Client::builder().backoff(Backoff::exponential(ms(1), ms(5)))
 }
 
 fn fails(status: u16, times: usize) -> Vec<Answer> {
@@ -265,7 +265,7 @@ async fn a_token_is_heeded_while_it_backs_off_and_while_it_reads_what_it_will_no
         Answer::status(429).header("retry-after", "5").body(Body::chunks(3, 10, ms(60_000))).on("/stalls"),
         Answer::status(500).on("/fails"),
     ]);
-    let client = Client::builder().backoff(ms(60_000), ms(60_000)).build().unwrap();
+    let client = Client::builder().backoff(Backoff::exponential(ms(60_000), ms(60_000))).build().unwrap();
     for path in ["/stalls", "/fails"] {
         let token = CancellationToken::new();
         let sent = tokio::spawn(client.get(upstream.at(path)).cancel_on(&token).send());
@@ -305,7 +305,11 @@ async fn every_attempt_waits_for_its_turn() {
 async fn while_it_backs_off_its_place_in_flight_is_free() {
     let upstream = Upstream::builder().start().await;
     upstream.script([Answer::status(500).on("/fails")]);
-    let client = Client::builder().each_host("1 in flight").backoff(ms(60_000), ms(60_000)).build().unwrap();
+    let client = Client::builder()
+        .each_host("1 in flight")
+        .backoff(Backoff::exponential(ms(60_000), ms(60_000)))
+        .build()
+        .unwrap();
     let backs_off = tokio::spawn(client.get(upstream.at("/fails")).send());
     eventually(|| upstream.arrivals().len() == 1).await;
     assert_eq!(client.get(upstream.url()).within(ms(5_000)).send().await.unwrap().status(), 200);
@@ -341,4 +345,43 @@ async fn a_stream_that_the_server_gives_back_untouched_is_sent_again_whatever_th
     let client = quick().http2_prior_knowledge().build().unwrap();
     let response = client.post(refuses_a_stream_once()).body("x").send().await.unwrap();
     assert_eq!((response.status().as_u16(), attempts(&response).sent), (200, 2));
+}
+
+#[tokio::test]
+async fn what_the_server_states_goes_before_a_back_off_whose_end_ends_the_attempts() {
+    let upstream = Upstream::builder().start().await;
+    let client = Client::builder().backoff(Backoff::from_iter(|| [ms(20), ms(40)])).max_attempts(9);
+    let client = client.build().unwrap();
+    upstream.script(fails(503, 9));
+    let response = client.get(upstream.url()).send().await.unwrap();
+    let happened = attempts(&response);
+    assert_eq!((response.status().as_u16(), happened.sent, happened.backed_off), (503, 3, ms(60)));
+    let upstream = Upstream::builder().start().await;
+    upstream.script([Answer::status(429).header("retry-after", "1")]);
+    let response = client.get(upstream.url()).send().await.unwrap();
+    let happened = attempts(&response);
+    assert_eq!((happened.sent, happened.backed_off), (2, ms(0)));
+    assert!(happened.in_line >= ms(1_000));
+}
+
+#[cfg(feature = "backoff")]
+#[tokio::test]
+async fn a_back_off_of_the_crate_of_that_name_is_made_for_each_request() {
+    let upstream = Upstream::builder().start().await;
+    let made = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counts = made.clone();
+    let backoff = Backoff::from_backoff(move || {
+        counts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        backoff::backoff::Constant::new(ms(10))
+    });
+    let client = Client::builder().backoff(backoff).build().unwrap();
+    for _ in 0..2 {
+        upstream.script(fails(500, 2));
+        let response = client.get(upstream.url()).send().await.unwrap();
+        assert_eq!((attempts(&response).sent, attempts(&response).backed_off), (3, ms(20)));
+    }
+    let never = Client::builder().backoff(Backoff::from_backoff(|| backoff::backoff::Stop {})).build().unwrap();
+    upstream.script(fails(500, 1));
+    assert_eq!(attempts(&never.get(upstream.url()).send().await.unwrap()).sent, 1);
+    assert_eq!(made.load(std::sync::atomic::Ordering::Relaxed), 2);
 }

@@ -6,6 +6,7 @@ mod at_once;
 mod client;
 mod counted;
 mod crowd;
+mod front_doors;
 mod go;
 
 #[global_allocator]
@@ -20,6 +21,7 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 
 fn main() {
     at_once::run();
+    front_doors::run();
     client::run();
     crowd::run();
 }
