@@ -21,6 +21,7 @@ use crate::wait::Wait;
 mod bucket;
 mod window;
 mod lease;
+mod stated;
 mod meter;
 mod slots;
 mod pause;

@@ -1,0 +1,317 @@
+//! What a server says is left of a limit, believed as far as it can be.
+//!
+//! Each answer says how much was left when the server counted its request, at some moment of that request's life. Of two
+//! answers whose lives overlap nobody knows which was counted last, so the lesser counts; an answer to a request that was
+//! sent after another was heard was counted later, and takes its place. From that goes what is under way, which may have
+//! been counted or not, and one unit more, for others who use the same key.
+//!
+//! When the limit is to be reset, one goes ahead and brings word: a stated second is a rounded one, and clocks differ.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::time::{Time, nanos};
+
+/// So much is left to others.
+const HEADROOM: u64 = 1;
+
+/// Where no reset is stated, one goes ahead after this; and after one that has not brought word for as long.
+const PATIENCE_NANOS: u64 = 1_000_000_000;
+
+/// What is past its reset is forgotten after this, at a gate where nothing happens.
+const FORGOTTEN_AFTER_NANOS: u64 = 600_000_000_000;
+
+/// So many answers are kept that may be the last that the server counted. They overlap, so there are as many in flight.
+const MOST_HEARD: usize = 256;
+
+/// What one answer says of one limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub(crate) left: u64,
+    /// How many go in all, if it says that.
+    pub(crate) most: Option<u64>,
+    /// When they do again, from the moment of the answer.
+    pub(crate) resets_after: Option<Duration>,
+    pub(crate) window: Option<Duration>,
+}
+
+/// What is known of one limit.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stated {
+    /// Units of ours that were taken, and whose answer is not here.
+    out: u64,
+    /// Counts what was sent and heard.
+    clock: u64,
+    /// The answers that may be the last that the server counted, in the order in which they came, the least first.
+    heard: VecDeque<Heard>,
+    /// When the latest was sent of those that were heard: what was heard before that was counted before it.
+    latest: u64,
+    /// Units that were answered without a word about this limit.
+    silent: u64,
+    /// Units that were heard of, and of whom.
+    ours: u64,
+    others: u64,
+    most: u64,
+    /// One that goes ahead, until it brings word or has taken too long.
+    scout: Option<(u64, Time)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    clock: u64,
+    left: u64,
+    /// How much was silent, and how much ours, by then.
+    silent: u64,
+    ours: u64,
+    at: Time,
+    /// When the limit is reset, or asked for again.
+    until: Time,
+}
+
+/// When something was sent, as far as its answer needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    clock: u64,
+}
+
+impl Stated {
+    /// How much may go now, as far as anybody knows.
+    pub(super) fn level(&self) -> u64 {
+        self.base().map_or(u64::MAX, |base| self.left(base).saturating_sub(self.out).saturating_sub(HEADROOM))
+    }
+
+    /// What is known: the least of those that may be the last.
+    fn base(&self) -> Option<&Heard> {
+        self.heard.front()
+    }
+
+    /// What an answer said was left, less what went without a word since.
+    fn left(&self, heard: &Heard) -> u64 {
+        heard.left.saturating_sub(self.silent - heard.silent)
+    }
+
+    /// When so much can go, if nothing else does first; `None` if that depends on an answer.
+    pub(super) fn ready_at(&self, cost: u64, now: Time) -> Option<Time> {
+        let Some(base) = self.base().filter(|_| self.level() < cost) else { return Some(now) };
+        if base.until > now {
+            return Some(base.until);
+        }
+        match self.scout {
+            Some((_, until)) if until > now => Some(until),
+            _ => Some(now),
+        }
+    }
+
+    /// When it can go at the earliest. Only what is left of nothing certainly lasts until the reset.
+    pub(super) fn estimate(&self, now: Time) -> Time {
+        let base = self.base().filter(|base| self.left(base) == 0 && self.out == 0);
+        base.map_or(now, |base| base.until.max(now))
+    }
+
+    pub(super) fn take(&mut self, units: u64, seen: bool, now: Time) -> Sent {
+        self.clock += 1;
+        if self.level() < units && self.base().is_some_and(|base| base.until <= now) {
+            self.scout = Some((self.clock, now.plus(PATIENCE_NANOS)));
+        }
+        if seen {
+            self.out = self.out.saturating_add(units);
+        } else {
+            self.silent = self.silent.saturating_add(units);
+        }
+        Sent { clock: self.clock }
+    }
+
+    /// The server has said something about this one, which was `sent` then, or before anybody listened.
+    pub(super) fn report(&mut self, sent: Option<(Sent, u64)>, report: &Report, now: Time) {
+        let (sent, units) = sent.map_or((0, 0), |(sent, units)| (sent.clock, units));
+        self.out -= units;
+        self.ours += units;
+        self.clock += 1;
+        self.back(sent);
+        let until = now.plus(report.resets_after.map_or(PATIENCE_NANOS, nanos));
+        let heard =
+            Heard { clock: self.clock, left: report.left, silent: self.silent, ours: self.ours, at: now, until };
+        self.note_others(&heard, sent);
+        self.latest = self.latest.max(sent);
+        while self.heard.back().is_some_and(|last| self.left(last) >= heard.left) {
+            self.heard.pop_back();
+        }
+        self.heard.push_back(heard);
+        while self.heard.len() > 1 && self.heard[0].clock < self.latest {
+            self.heard.pop_front();
+        }
+        if self.heard.len() > MOST_HEARD {
+            self.heard.remove(1);
+        }
+        self.most = report.most.unwrap_or(self.most).max(report.left);
+    }
+
+    /// What went since the last word and was not ours, at the least.
+    fn note_others(&mut self, heard: &Heard, sent: u64) {
+        let Some(base) = self.base().filter(|base| base.clock < sent && heard.at < base.until) else { return };
+        let ours = (self.ours - base.ours).saturating_add(self.silent - base.silent).saturating_add(self.out);
+        self.others += base.left.saturating_sub(heard.left).saturating_sub(ours);
+    }
+
+    /// An answer without a word about this limit, or none at all: it counted all the same. After the reset it says that there is
+    /// no such limit any more.
+    pub(super) fn silent(&mut self, sent: Sent, units: u64, now: Time) {
+        self.out -= units;
+        self.silent = self.silent.saturating_add(units);
+        self.back(sent.clock);
+        if self.base().is_some_and(|base| base.until <= now && base.clock < sent.clock) {
+            self.heard.clear();
+        }
+    }
+
+    pub(super) fn give_back(&mut self, sent: Sent, units: u64) {
+        self.out -= units;
+        self.back(sent.clock);
+    }
+
+    pub(super) fn settle(&mut self, from: u64, to: u64) {
+        self.out = self.out.saturating_sub(from).saturating_add(to);
+    }
+
+    /// The one that went ahead is back.
+    fn back(&mut self, sent: u64) {
+        self.scout = self.scout.filter(|(scout, _)| *scout != sent);
+    }
+
+    pub(super) fn is_at_rest(&self, now: Time) -> bool {
+        let past = |base: &Heard| base.until.plus(FORGOTTEN_AFTER_NANOS) <= now;
+        self.out == 0 && self.base().is_none_or(past)
+    }
+
+    /// What the server said last: how long ago, how much was left, of how much, when it is reset; and what others took.
+    pub(super) fn last_word(&self, now: Time) -> Option<(Duration, u64, u64, Duration, u64)> {
+        let base = self.base()?;
+        Some((now.since(base.at), self.left(base), self.most, base.until.since(now), self.others))
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn assert_sound(&self) {
+        let lefts = self.heard.iter().map(|heard| self.left(heard));
+        assert!(lefts.is_sorted(), "the least first");
+        assert!(self.heard.len() <= MOST_HEARD, "bounded");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn at(ms: u64) -> Time {
+        Time::from_nanos(ms * MS)
+    }
+
+    fn word(left: u64, resets_ms: u64) -> Report {
+        Report { left, most: Some(20), resets_after: Some(Duration::from_millis(resets_ms)), window: None }
+    }
+
+    #[test]
+    fn what_is_under_way_and_one_more_go_from_what_is_left() {
+        let mut stated = Stated::default();
+        assert_eq!((stated.level(), stated.ready_at(1, at(0))), (u64::MAX, Some(at(0))));
+        let [first, second] = [0, 0].map(|ms| stated.take(1, true, at(ms)));
+        stated.report(Some((first, 1)), &word(10, 1_000), at(5));
+        assert_eq!(stated.level(), 8, "the second may have been counted, or not");
+        stated.report(Some((second, 1)), &word(9, 1_000), at(6));
+        assert_eq!(stated.level(), 8);
+    }
+
+    #[test]
+    fn of_answers_whose_lives_overlap_the_least_counts_whatever_their_order() {
+        let mut stated = Stated::default();
+        let sent = [0; 3].map(|_| stated.take(1, true, at(0)));
+        for (sent, left) in sent.into_iter().zip([7, 9, 8]) {
+            stated.report(Some((sent, 1)), &word(left, 1_000), at(10));
+        }
+        assert_eq!(stated.level(), 6);
+        // One that was sent after these were heard was counted after them.
+        let later = stated.take(1, true, at(20));
+        stated.report(Some((later, 1)), &word(15, 1_000), at(30));
+        assert_eq!(stated.level(), 14);
+    }
+
+    #[test]
+    fn after_the_reset_one_goes_ahead() {
+        let mut stated = Stated::default();
+        let sent = stated.take(1, true, at(0));
+        stated.report(Some((sent, 1)), &word(0, 100), at(10));
+        assert_eq!((stated.ready_at(1, at(10)), stated.estimate(at(10))), (Some(at(110)), at(110)));
+        let scout = stated.take(1, true, at(110));
+        assert_eq!(stated.ready_at(1, at(111)), Some(at(1_110)), "until it brings word, or is late");
+        stated.report(Some((scout, 1)), &word(19, 1_000), at(120));
+        assert_eq!((stated.ready_at(18, at(120)), stated.level()), (Some(at(120)), 18));
+    }
+
+    #[test]
+    fn an_answer_without_a_word_counts_and_after_the_reset_ends_it() {
+        let mut stated = Stated::default();
+        let [first, second] = [0, 0].map(|ms| stated.take(1, true, at(ms)));
+        stated.report(Some((first, 1)), &word(10, 100), at(5));
+        stated.silent(second, 1, at(6));
+        assert_eq!(stated.level(), 8);
+        let third = stated.take(1, true, at(200));
+        stated.silent(third, 1, at(210));
+        assert_eq!(stated.level(), u64::MAX);
+    }
+
+    #[test]
+    fn what_others_took_is_seen() {
+        let mut stated = Stated::default();
+        let first = stated.take(1, true, at(0));
+        stated.report(Some((first, 1)), &word(10, 1_000), at(5));
+        let second = stated.take(1, true, at(10));
+        stated.report(Some((second, 1)), &word(6, 1_000), at(15));
+        assert_eq!(stated.last_word(at(20)).unwrap().4, 3);
+    }
+
+    /// A server that counts in fixed windows, alone with us, whose answers come in any order and seconds late: what may go
+    /// is never more than what it would still take after everything that is on its way. A million reports.
+    #[test]
+    fn however_answers_are_reordered_nothing_is_loosened_wrongly() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let (mut reports, mut loose) = (0_u64, 0_u64);
+        while reports < 1_000_000 {
+            let (most, window) = (random.u64(2..30), random.u64(50..2_000));
+            let (mut stated, mut now, mut used, mut of_window) = (Stated::default(), 0, 0, 0);
+            let (mut sent, mut counted) = (Vec::new(), Vec::new());
+            for _ in 0..2_000 {
+                now += random.u64(0..6);
+                if now / window != of_window {
+                    (of_window, used) = (now / window, 0);
+                }
+                match random.u8(0..4) {
+                    0 | 1 => {
+                        while stated.ready_at(1, at(now)) == Some(at(now)) && sent.len() < 40 && random.u8(0..8) > 0 {
+                            sent.push(stated.take(1, true, at(now)));
+                        }
+                    }
+                    2 if !sent.is_empty() => {
+                        let one = sent.swap_remove(random.usize(..sent.len()));
+                        let left = most - used;
+                        used += u64::from(left > 0);
+                        counted.push((one, left.saturating_sub(1), now + window - now % window));
+                    }
+                    _ if !counted.is_empty() => {
+                        let (one, left, resets_at) = counted.swap_remove(random.usize(..counted.len()));
+                        stated.report(Some((one, 1)), &word(left, u64::saturating_sub(resets_at, now)), at(now));
+                        stated.assert_sound();
+                        reports += 1;
+                    }
+                    _ => {}
+                }
+                let (level, on_the_way) = (stated.level(), u64::try_from(sent.len()).unwrap());
+                if level != u64::MAX && level > 0 {
+                    loose += 1;
+                    assert!(level + HEADROOM + on_the_way <= most - used, "{level} of {}", most - used);
+                }
+            }
+        }
+        assert!(loose > 100_000, "{loose}");
+    }
+}
