@@ -10,8 +10,6 @@
 //! no faster: *hold at the slower gate, take the next unit at the faster*. No instant is stored for a hold, so nothing
 //! has to be reckoned anew when a gate pauses, a slot hangs or limits change; what changes at a gate is looked at there.
 
-use smallvec::smallvec;
-
 use crate::cost::{Costs, Unit};
 use crate::limits::Limits;
 use crate::refused::{Reason, Refused};
@@ -111,7 +109,7 @@ impl Admission {
         }
         let rank = self.state.lanes.order.rank_of_newcomer(wish.class, &wish.flow, arrival, self.state.due);
         let Some(stand) = self.state.look(&course, wish.cost, rank, None) else {
-            let grant = self.state.grant(need, wish.flow.clone(), arrival);
+            let grant = self.state.grant(need, &wish.flow, arrival);
             self.state.work();
             return Ok(Asked::Granted(grant));
         };
@@ -136,8 +134,7 @@ impl Admission {
             return None;
         }
         let arrival = wish.arrival.unwrap_or_else(|| self.state.lanes.order.arrive(self.state.now));
-        let course = smallvec![gate];
-        Some(self.state.grant(wish.need(&course), wish.flow.clone(), arrival))
+        Some(self.state.grant(wish.need(&[gate]), &wish.flow, arrival))
     }
 
     /// The gates of a wish, made on first use.
@@ -317,26 +314,18 @@ impl Admission {
         self.state.work();
     }
 
-    /// Whether it matters to anybody when a grant ends.
-    pub(crate) fn heeds_end(&self, grant: &Grant) -> bool {
-        self.state.grants.gates_of(grant).any(|gate| self.state.gates[gate].heeds_ends())
-    }
-
     /// The request has ended: its slot is free, its units stay spent. What was never answered counts from now.
     pub(crate) fn release(&mut self, grant: Grant, now: Time) {
-        self.state.advance(now);
-        self.state.out -= usize::from(self.state.grants.usage(&grant) == Use::Permit);
-        for place in 0..self.state.grants.gates(&grant) {
-            let (gate, mut taken) = self.state.grants.at(&grant, place);
-            let heeds = self.state.gates[gate].heeds_ends();
-            if self.state.gates[gate].release(&mut taken, self.state.now) {
-                self.state.sweep_lanes(gate);
-            }
-            if heeds {
-                self.state.changed(gate);
-            }
+        self.release_at(grant, || now);
+    }
+
+    /// The same. What time it is is only asked where that matters to anybody.
+    pub(crate) fn release_at(&mut self, grant: Grant, now: impl FnOnce() -> Time) {
+        if !self.state.heeds_end(&grant) {
+            return self.state.end(grant, false);
         }
-        self.state.grants.end(grant);
+        self.state.advance(now());
+        self.state.end(grant, true);
         self.state.work();
     }
 
@@ -348,8 +337,9 @@ impl Admission {
     }
 
     fn undo(&mut self, grant: Grant) {
-        let turn = self.state.grants.turn(&grant);
-        self.state.turn_returned(&turn);
+        if let Some(turn) = self.state.grants.take_turn(&grant) {
+            self.state.turn_returned(&turn);
+        }
         self.state.out -= usize::from(self.state.grants.usage(&grant) == Use::Permit);
         self.state.at_each_gate(&grant, |_, gate, taken, now| {
             gate.give_back(taken, now);

@@ -99,8 +99,7 @@ impl Shared {
     /// Ends a grant. What time it is is only asked where that matters.
     pub(crate) fn end(&self, grant: Grant) {
         let mut state = self.lock();
-        let now = if state.core.heeds_end(&grant) { self.time(Instant::now()) } else { Time::ZERO };
-        state.core.release(grant, now);
+        state.core.release_at(grant, || self.time(Instant::now()));
         self.wake_and_go_on(state);
     }
 

@@ -55,11 +55,11 @@ impl Slots {
             return false;
         }
         self.mean_nanos = self.mean_nanos - self.mean_nanos / 16 + nanos(now.since(taken)) / 16;
-        let moved = self.mean_nanos >= self.usual_nanos.saturating_mul(2) || self.mean_nanos <= self.usual_nanos / 2;
-        if moved {
+        let before = self.usual_nanos;
+        if self.mean_nanos >= before.saturating_mul(2) || self.mean_nanos <= before / 2 {
             self.usual_nanos = self.mean_nanos.max(1).next_multiple_of(GRAIN_NANOS);
         }
-        moved
+        self.usual_nanos != before
     }
 
     /// The slot of somebody who never went.
