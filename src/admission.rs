@@ -50,7 +50,7 @@ pub(crate) use gates::Overflow;
 pub(crate) use grant::Grant;
 use lanes::{Course, Lanes};
 pub(crate) use order::Arrival;
-use order::Order;
+use order::{LaneId, Order};
 pub(crate) use queue::AskId;
 use queue::{Ask, Waiting};
 pub use snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
@@ -113,12 +113,15 @@ impl Admission {
             self.state.work();
             return Ok(Asked::Granted(grant));
         };
-        self.check_deadline(&course, wish, arrival)?;
+        let flow = self.state.lanes.order.find_flow(wish.class, &wish.flow);
+        let lane = flow.and_then(|flow| self.state.lanes.find(&course, wish.class, flow));
+        self.check_deadline(&course, wish, arrival, lane)?;
         if self.state.waiting >= self.most_waiting {
             let ahead = self.state.waiting;
             return Err(Refused { ahead, ..Refused::new(Reason::QueueFull, "") });
         }
-        let id = self.stand(&course, wish, arrival, stand.place);
+        let lane = lane.unwrap_or_else(|| self.open(&course, wish, stand.place));
+        let id = self.stand(lane, wish, arrival);
         self.state.work();
         Ok(Asked::Waiting(id))
     }
@@ -160,11 +163,14 @@ impl Admission {
     }
 
     /// Refuses a newcomer who would have to wait, if it certainly cannot for as long as that.
-    fn check_deadline(&mut self, course: &Course, wish: &Wish<'_>, arrival: Arrival) -> Result<(), Refused> {
-        let flow = self.state.lanes.order.find_flow(wish.class, &wish.flow);
-        let lane = flow
-            .and_then(|flow| self.state.lanes.find(course, wish.class, flow))
-            .map(|lane| self.state.lanes.lane(lane));
+    fn check_deadline(
+        &mut self,
+        course: &Course,
+        wish: &Wish<'_>,
+        arrival: Arrival,
+        lane: Option<LaneId>,
+    ) -> Result<(), Refused> {
+        let lane = lane.map(|lane| self.state.lanes.lane(lane));
         let ahead = lane.map_or(0, |lane| lane.queue.ahead_of_arrival(&self.state.lanes.asks, arrival));
         // While decisions are due of which a call could do only so many, nobody knows who is ahead.
         let lane =
@@ -179,12 +185,14 @@ impl Admission {
         Err(Refused { ahead, ..self.state.refusal(reason, gate, estimate) })
     }
 
-    fn stand(&mut self, course: &Course, wish: &Wish<'_>, arrival: Arrival, place: usize) -> AskId {
+    /// A lane for the first who stands in it.
+    fn open(&mut self, course: &Course, wish: &Wish<'_>, place: usize) -> LaneId {
         let flow = self.state.lanes.order.flow(wish.class, &wish.flow);
-        let lane = self.state.lanes.find(course, wish.class, flow).unwrap_or_else(|| {
-            course.iter().for_each(|gate| self.state.gates[*gate].enter());
-            self.state.lanes.open(course, wish.class, flow, wish.flow.clone(), place)
-        });
+        course.iter().for_each(|gate| self.state.gates[*gate].enter());
+        self.state.lanes.open(course, wish.class, flow, wish.flow.clone(), place)
+    }
+
+    fn stand(&mut self, lane: LaneId, wish: &Wish<'_>, arrival: Arrival) -> AskId {
         let deadline = wish.deadline.unwrap_or(self.state.now);
         let waiting = Waiting::new(lane, arrival, deadline, wish.usage, wish.cost.clone());
         let (id, is_head) = self.state.lanes.enter(waiting, self.state.due);

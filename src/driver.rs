@@ -123,6 +123,11 @@ impl Shared {
         Time::from_nanos(nanos(instant.saturating_duration_since(self.began)))
     }
 
+    /// The other way round.
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        self.began + time.since(Time::ZERO)
+    }
+
     /// Nothing that runs under the lock panics; should it, the others' turn still comes.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -167,7 +167,9 @@ impl Order {
     }
 
     fn ages(&self, class: Priority, since: Time, now: Time) -> usize {
-        let ages = nanos(now.since(since)) / self.age_nanos;
+        let waited = now.nanos_since(since);
+        // Nearly nobody waits for so long.
+        let ages = if waited < self.age_nanos { 0 } else { waited / self.age_nanos };
         usize::try_from(ages).unwrap_or(usize::MAX).min(class.place())
     }
 
