@@ -10,8 +10,6 @@
 //! no faster: *hold at the slower gate, take the next unit at the faster*. No instant is stored for a hold, so nothing
 //! has to be reckoned anew when a gate pauses, a slot hangs or limits change; what changes at a gate is looked at there.
 
-use smallvec::smallvec;
-
 use crate::cost::{Costs, Unit};
 use crate::limits::Limits;
 use crate::refused::{Reason, Refused};
@@ -53,7 +51,7 @@ pub(crate) use gates::Overflow;
 pub(crate) use grant::Grant;
 use lanes::{Course, Lanes};
 pub(crate) use order::Arrival;
-use order::Order;
+use order::{LaneId, Order};
 pub(crate) use queue::AskId;
 use queue::{Ask, Waiting};
 pub use snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
@@ -112,16 +110,19 @@ impl Admission {
         }
         let rank = self.state.lanes.order.rank_of_newcomer(wish.class, &wish.flow, arrival, self.state.due);
         let Some(stand) = self.state.look(&course, wish.cost, rank, None) else {
-            let grant = self.state.grant(need, wish.flow.clone(), arrival);
+            let grant = self.state.grant(need, &wish.flow, arrival);
             self.state.work();
             return Ok(Asked::Granted(grant));
         };
-        self.check_deadline(&course, wish, arrival)?;
+        let flow = self.state.lanes.order.find_flow(wish.class, &wish.flow);
+        let lane = flow.and_then(|flow| self.state.lanes.find(&course, wish.class, flow));
+        self.check_deadline(&course, wish, arrival, lane)?;
         if self.state.waiting >= self.most_waiting {
             let ahead = self.state.waiting;
             return Err(Refused { ahead, ..Refused::new(Reason::QueueFull, "") });
         }
-        let id = self.stand(&course, wish, arrival, stand.place);
+        let lane = lane.unwrap_or_else(|| self.open(&course, wish, stand.place));
+        let id = self.stand(lane, wish, arrival);
         self.state.work();
         Ok(Asked::Waiting(id))
     }
@@ -137,8 +138,7 @@ impl Admission {
             return None;
         }
         let arrival = wish.arrival.unwrap_or_else(|| self.state.lanes.order.arrive(self.state.now));
-        let course = smallvec![gate];
-        Some(self.state.grant(wish.need(&course), wish.flow.clone(), arrival))
+        Some(self.state.grant(wish.need(&[gate]), &wish.flow, arrival))
     }
 
     /// The gates of a wish, made on first use.
@@ -164,11 +164,14 @@ impl Admission {
     }
 
     /// Refuses a newcomer who would have to wait, if it certainly cannot for as long as that.
-    fn check_deadline(&mut self, course: &Course, wish: &Wish<'_>, arrival: Arrival) -> Result<(), Refused> {
-        let flow = self.state.lanes.order.find_flow(wish.class, &wish.flow);
-        let lane = flow
-            .and_then(|flow| self.state.lanes.find(course, wish.class, flow))
-            .map(|lane| self.state.lanes.lane(lane));
+    fn check_deadline(
+        &mut self,
+        course: &Course,
+        wish: &Wish<'_>,
+        arrival: Arrival,
+        lane: Option<LaneId>,
+    ) -> Result<(), Refused> {
+        let lane = lane.map(|lane| self.state.lanes.lane(lane));
         let ahead = lane.map_or(0, |lane| lane.queue.ahead_of_arrival(&self.state.lanes.asks, arrival));
         // While decisions are due of which a call could do only so many, nobody knows who is ahead.
         let lane =
@@ -183,12 +186,14 @@ impl Admission {
         Err(Refused { ahead, ..self.state.refusal(reason, gate, estimate) })
     }
 
-    fn stand(&mut self, course: &Course, wish: &Wish<'_>, arrival: Arrival, place: usize) -> AskId {
+    /// A lane for the first who stands in it.
+    fn open(&mut self, course: &Course, wish: &Wish<'_>, place: usize) -> LaneId {
         let flow = self.state.lanes.order.flow(wish.class, &wish.flow);
-        let lane = self.state.lanes.find(course, wish.class, flow).unwrap_or_else(|| {
-            course.iter().for_each(|gate| self.state.gates[*gate].enter());
-            self.state.lanes.open(course, wish.class, flow, wish.flow.clone(), place)
-        });
+        course.iter().for_each(|gate| self.state.gates[*gate].enter());
+        self.state.lanes.open(course, wish.class, flow, wish.flow.clone(), place)
+    }
+
+    fn stand(&mut self, lane: LaneId, wish: &Wish<'_>, arrival: Arrival) -> AskId {
         let deadline = wish.deadline.unwrap_or(self.state.now);
         let waiting = Waiting::new(lane, arrival, deadline, wish.usage, wish.cost.clone());
         let (id, is_head) = self.state.lanes.enter(waiting, self.state.due);
@@ -318,26 +323,18 @@ impl Admission {
         self.state.work();
     }
 
-    /// Whether it matters to anybody when a grant ends.
-    pub(crate) fn heeds_end(&self, grant: &Grant) -> bool {
-        self.state.grants.gates_of(grant).any(|gate| self.state.gates[gate].heeds_ends())
-    }
-
     /// The request has ended: its slot is free, its units stay spent. What was never answered counts from now.
     pub(crate) fn release(&mut self, grant: Grant, now: Time) {
-        self.state.advance(now);
-        self.state.out -= usize::from(self.state.grants.usage(&grant) == Use::Permit);
-        for place in 0..self.state.grants.gates(&grant) {
-            let (gate, mut taken) = self.state.grants.at(&grant, place);
-            let heeds = self.state.gates[gate].heeds_ends();
-            if self.state.gates[gate].release(&mut taken, self.state.now) {
-                self.state.sweep_lanes(gate);
-            }
-            if heeds {
-                self.state.changed(gate);
-            }
+        self.release_at(grant, || now);
+    }
+
+    /// The same. What time it is is only asked where that matters to anybody.
+    pub(crate) fn release_at(&mut self, grant: Grant, now: impl FnOnce() -> Time) {
+        if !self.state.heeds_end(&grant) {
+            return self.state.end(grant, false);
         }
-        self.state.grants.end(grant);
+        self.state.advance(now());
+        self.state.end(grant, true);
         self.state.work();
     }
 
@@ -349,8 +346,9 @@ impl Admission {
     }
 
     fn undo(&mut self, grant: Grant) {
-        let turn = self.state.grants.turn(&grant);
-        self.state.turn_returned(&turn);
+        if let Some(turn) = self.state.grants.take_turn(&grant) {
+            self.state.turn_returned(&turn);
+        }
         self.state.out -= usize::from(self.state.grants.usage(&grant) == Use::Permit);
         self.state.at_each_gate(&grant, |_, gate, taken, now| {
             gate.give_back(taken, now);

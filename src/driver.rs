@@ -99,8 +99,7 @@ impl Shared {
     /// Ends a grant. What time it is is only asked where that matters.
     pub(crate) fn end(&self, grant: Grant) {
         let mut state = self.lock();
-        let now = if state.core.heeds_end(&grant) { self.time(Instant::now()) } else { Time::ZERO };
-        state.core.release(grant, now);
+        state.core.release_at(grant, || self.time(Instant::now()));
         self.wake_and_go_on(state);
     }
 
@@ -122,6 +121,11 @@ impl Shared {
     /// An instant on the limiter's clock.
     pub(crate) fn time(&self, instant: Instant) -> Time {
         Time::from_nanos(nanos(instant.saturating_duration_since(self.began)))
+    }
+
+    /// The other way round.
+    pub(crate) fn instant(&self, time: Time) -> Instant {
+        self.began + time.since(Time::ZERO)
     }
 
     /// Nothing that runs under the lock panics; should it, the others' turn still comes.

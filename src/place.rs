@@ -21,8 +21,7 @@ use crate::time::Time;
 /// Whoever has waited for so long, says so.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Somebody who asks, waits and is decided on. As a future it answers with the grant, and how long that was waited for;
-/// without a grant to whoever only waits.
+/// Somebody who asks, waits and is decided on. As a future it answers with the grant; without one to whoever only waits.
 #[derive(Debug)]
 pub(crate) struct Place {
     entrance: Arc<Entrance>,
@@ -58,9 +57,6 @@ struct Watch {
     long: Option<Pin<Box<Sleep>>>,
 }
 
-/// What was decided, and after how long.
-pub(crate) type Decision = Result<(Option<Grant>, Duration), Refused>;
-
 impl Place {
     /// In the place of an earlier attempt, if there was one.
     pub(crate) fn new(entrance: Arc<Entrance>, usage: Use, context: Context, arrival: Option<Arrival>) -> Self {
@@ -75,8 +71,12 @@ impl Place {
     /// Takes the place now, before anybody polls.
     pub(crate) fn take(&mut self) -> Result<(), Refused> {
         let Self { entrance, asker, .. } = self;
-        asker.began = Some(Instant::now());
         entrance.shared.with(|core, now| asker.ask(entrance, core, now))
+    }
+
+    /// For how long it has waited.
+    pub(crate) fn waited(&self) -> Duration {
+        self.asker.began.map_or(Duration::ZERO, |began| began.elapsed())
     }
 
     /// How long it has to wait from now at the least, as things stand.
@@ -139,10 +139,10 @@ impl Place {
     }
 
     fn waits(&self) -> Option<Waits> {
-        let (id, began) = (self.asker.waiting()?, self.asker.began?);
+        let id = self.asker.waiting()?;
         let unread = self.entrance.shared.unread.load(Relaxed);
         let (lane, ahead) = self.entrance.shared.with(|core, now| core.why(id, now))?;
-        Some(Waits { keys: lane.keys, why: lane.why, ahead, waited: began.elapsed(), at_least: self.delay(), unread })
+        Some(Waits { keys: lane.keys, why: lane.why, ahead, waited: self.waited(), at_least: self.delay(), unread })
     }
 }
 
@@ -172,7 +172,7 @@ impl Asker {
 
     fn ask(&mut self, entrance: &Entrance, core: &mut Admission, now: Time) -> Result<(), Refused> {
         let Stage::New(arrival) = std::mem::replace(&mut self.stage, Stage::Over) else { return Ok(()) };
-        let began = self.began.unwrap_or_else(Instant::now);
+        let began = *self.began.get_or_insert_with(|| entrance.shared.instant(now));
         let waits_until = self.context.waits_until(began, entrance.max_wait);
         let asked = core.ask(
             &Wish {
@@ -214,15 +214,14 @@ impl Asker {
 }
 
 impl Future for Place {
-    type Output = Decision;
+    type Output = Result<Option<Grant>, Refused>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Decision> {
-        let began = *self.asker.began.get_or_insert_with(Instant::now);
+    fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let answer = self.step(cx);
         if answer.is_pending() {
             self.watch(cx);
         }
-        answer.map_ok(|grant| (grant, began.elapsed()))
+        answer
     }
 }
 

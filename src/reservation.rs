@@ -104,6 +104,7 @@ impl Future for Permitted {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         let decision = std::task::ready!(Pin::new(&mut self.0).poll(cx));
-        Poll::Ready(decision.map(|(grant, waited)| Permit::new(Arc::clone(self.0.entrance()), grant, waited)))
+        let Self(place) = &*self;
+        Poll::Ready(decision.map(|grant| Permit::new(Arc::clone(place.entrance()), grant, place.waited())))
     }
 }

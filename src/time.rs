@@ -28,7 +28,11 @@ impl Time {
 
     /// How long after `earlier`; nothing if it is not after it.
     pub(crate) const fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    pub(crate) const fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 }
 

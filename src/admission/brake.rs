@@ -121,7 +121,7 @@ impl Brake {
             *found = Found::new(taken.saturating_add(1), span, wait);
             return true;
         }
-        let since = nanos(now.since(self.moved));
+        let since = now.nanos_since(self.moved);
         if self.percent < 100 {
             let points = if self.found.is_some() { POINTS_OF_FOUND } else { 1 };
             let steps = since / step_nanos.max(SHORTEST_STEP_NANOS) * points;

@@ -1,10 +1,10 @@
-//! Rate r, burst b: governor's decision over a store that we can peek at, give back to and charge.
+//! Rate r, burst b: governor's decision over a level that we charge and give back to.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Add;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use governor::RateLimiter;
@@ -77,29 +77,27 @@ impl Bucket {
         self.full_at() <= self.ticks(now).0
     }
 
-    /// When `cost` can go if nothing else does first: governor's answer, and nothing changes.
+    /// When `cost` can go if nothing else does first: governor's answer.
     pub(super) fn ready_at(&self, cost: u64, now: Time) -> Time {
-        let answer = self.decide(self.to_buy(cost), self.ticks(now), true);
-        answer.err().map_or(now, |at| self.time(at).max(now))
+        let never = Time::from_nanos(u64::MAX);
+        let Ok(grains) = u32::try_from(self.to_buy(cost)) else { return never };
+        let Some(grains) = NonZeroU32::new(grains) else { return now };
+        self.cells.0.now.store(self.ticks(now).0, Relaxed);
+        match self.governor.check_n(grains) {
+            Ok(Ok(())) => now,
+            Ok(Err(not_until)) => self.time(not_until.earliest_possible()).max(now),
+            // More than the bucket ever holds.
+            Err(_) => never,
+        }
     }
 
-    /// Takes `cost`, if it is there.
-    pub(super) fn take(&mut self, cost: u64, now: Time) -> Result<Charge, Time> {
-        let (grains, now) = (self.to_buy(cost), self.ticks(now));
-        self.decide(grains, now, false).map_err(|at| self.time(at))?;
-        Ok(self.bought(cost, grains, now))
-    }
-
-    /// Takes `cost` whether it is there or not, into debt.
+    /// Takes `cost`. What is not there goes into debt.
+    #[inline]
     pub(super) fn charge(&mut self, cost: u64, now: Time) -> Charge {
         let (grains, now) = (self.to_buy(cost), self.ticks(now));
         if grains > 0 {
             self.set_full_at(self.full_at().max(now.0).saturating_add(self.span(grains)));
         }
-        self.bought(cost, grains, now)
-    }
-
-    fn bought(&mut self, cost: u64, grains: u64, now: Ticks) -> Charge {
         let units = grains.saturating_mul(self.scale.grain);
         self.left = self.left.saturating_add(units).saturating_sub(cost);
         if cost > 0 {
@@ -202,20 +200,6 @@ impl Bucket {
         cost.saturating_sub(self.left).div_ceil(self.scale.grain)
     }
 
-    fn decide(&self, grains: u64, now: Ticks, peek: bool) -> Result<(), Ticks> {
-        let never = Err(Ticks(u64::MAX));
-        let Ok(grains) = u32::try_from(grains) else { return never };
-        let Some(grains) = NonZeroU32::new(grains) else { return Ok(()) };
-        self.cells.0.now.store(now.0, Relaxed);
-        self.cells.0.peek.store(peek, Relaxed);
-        match self.governor.check_n(grains) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(not_until)) => Err(not_until.earliest_possible()),
-            // More than the bucket ever holds.
-            Err(_) => never,
-        }
-    }
-
     /// When it will be full, if nothing more goes ("theoretical arrival time" in the literature on GCRA).
     fn full_at(&self) -> u64 {
         self.cells.0.full_at.load(Relaxed)
@@ -279,8 +263,8 @@ fn decision(scale: Scale, cells: &Cells) -> RateLimiter<NotKeyed, Cells, Cells, 
     RateLimiter::new(quota.allow_burst(burst), cells.clone(), cells.clone())
 }
 
-/// governor's store and clock: two plain cells, and whether a decision is only a look. They are atomic because
-/// governor owns one handle and the bucket the other; whoever holds the limiter's lock is alone with them.
+/// governor's store and clock: two plain cells, of which it only reads. They are atomic because governor owns one handle
+/// and the bucket the other; whoever holds the limiter's lock is alone with them.
 #[derive(Clone, Default)]
 struct Cells(Arc<Inner>);
 
@@ -288,7 +272,6 @@ struct Cells(Arc<Inner>);
 struct Inner {
     full_at: AtomicU64,
     now: AtomicU64,
-    peek: AtomicBool,
 }
 
 impl StateStore for Cells {
@@ -298,11 +281,7 @@ impl StateStore for Cells {
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        let (answer, full_at) = decide(Some(Nanos::new(self.0.full_at.load(Relaxed))))?;
-        if !self.0.peek.load(Relaxed) {
-            self.0.full_at.store(full_at.as_u64(), Relaxed);
-        }
-        Ok(answer)
+        decide(Some(Nanos::new(self.0.full_at.load(Relaxed)))).map(|(answer, _)| answer)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::time::Time;
 /// What somebody needs to go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need<'a> {
-    pub(super) course: &'a Course,
+    pub(super) course: &'a [GateId],
     pub(super) class: Priority,
     pub(super) cost: &'a Cost,
     pub(super) usage: Use,
@@ -111,17 +111,19 @@ impl State {
     }
 
     /// Takes what is needed, of all gates at once.
-    pub(super) fn grant(&mut self, need: Need<'_>, flow: FlowName, arrival: Arrival) -> Grant {
+    #[inline]
+    pub(super) fn grant(&mut self, need: Need<'_>, flow: &FlowName, arrival: Arrival) -> Grant {
         let Need { course, class, cost, usage } = need;
         self.out += usize::from(usage == Use::Permit);
         let grant = self.grants.begin(arrival, usage);
         for gate in course {
             self.grants.pass(&grant, *gate, &mut self.gates[*gate], cost, self.due, self.now);
         }
-        let turn = self.lanes.order.served(class, flow, cost, self.due);
-        self.turn_moved(&turn);
+        if let Some(turn) = self.lanes.order.served(class, flow, cost, self.due) {
+            self.turn_moved(&turn);
+            self.grants.set_turn(&grant, turn);
+        }
         course.iter().for_each(|gate| self.changed(*gate));
-        self.grants.set_turn(&grant, turn);
         grant
     }
 }

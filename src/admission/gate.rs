@@ -128,8 +128,7 @@ impl Gate {
     /// The quota that could never let this go.
     pub(super) fn never_lets(&self, cost: &Cost, class: Priority) -> Option<Block> {
         let percent = self.reserved[class.place()];
-        let too_much = |meter: &Meter| cost.of(meter.quota.unit()) > meter.capacity() - meter.reserved(percent);
-        let place = self.meters.iter().position(too_much)?;
+        let place = self.meters.iter().position(|meter| meter.never_lets(cost, percent))?;
         Some(Block::open(Cause::Quota(place)))
     }
 
@@ -157,10 +156,18 @@ impl Gate {
 
     /// Whether nothing keeps this from going at `now`.
     pub(super) fn lets(&mut self, cost: &Cost, class: Priority, now: Time) -> bool {
-        !self.shared && self.never_lets(cost, class).is_none() && self.blocked(&[cost], class, now).is_none()
+        let percent = self.reserved[class.place()];
+        !self.shared
+            && self.slots.are_free(1, self.reserved_slots(percent))
+            && !self.pause.is_starting_with(1)
+            && self.shut_until(now).is_none()
+            && self.meters.iter_mut().all(|meter| meter.lets(cost, percent, now))
     }
 
     fn reserved_slots(&self, percent: u64) -> usize {
+        if percent == 0 {
+            return 0;
+        }
         let most = u64::try_from(self.slots.most().unwrap_or(0)).unwrap_or(u64::MAX);
         usize::try_from(most.saturating_mul(percent) / 100).unwrap_or(usize::MAX)
     }
@@ -203,6 +210,7 @@ impl Gate {
 
     /// Takes what one request needs. To be called when nothing blocks: at the instant `due`, which may lie a
     /// little before `now`. Buckets are charged at the former, windows at the latter.
+    #[inline]
     pub(super) fn take(
         &mut self,
         cost: &Cost,

@@ -49,6 +49,8 @@ pub(super) struct Gates {
     made_ever: u64,
     /// Where the search for gates at rest goes on.
     hand: GateId,
+    /// The one that was last found.
+    last: GateId,
     #[cfg(test)]
     pub(super) made: Vec<GateName>,
 }
@@ -84,6 +86,7 @@ impl Gates {
             overflow,
             made_ever: 0,
             hand: 0,
+            last: 0,
             #[cfg(test)]
             made: Vec::new(),
         }
@@ -117,9 +120,11 @@ impl Gates {
     }
 
     /// The gate of a name, if there is one, and it is its own and has the limits of its rule.
-    pub(super) fn find_current(&self, name: &GateName) -> Option<GateId> {
-        let id = self.find(name)?;
-        (self.slab[id].version == self.rules[name.rule].version).then_some(id)
+    pub(super) fn find_current(&mut self, name: &GateName) -> Option<GateId> {
+        // Mostly whoever asks is at the same gate as the last.
+        let same = self.slab.get(self.last).is_some_and(|entry| !entry.is_further && entry.name == *name);
+        self.last = if same { self.last } else { self.find(name)? };
+        (self.slab[self.last].version == self.rules[name.rule].version).then_some(self.last)
     }
 
     /// The gate of a name, made on first use. `None` if there are too many.

@@ -25,7 +25,7 @@ pub(crate) struct Grant {
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     all: Vec<Passed>,
-    ended: Vec<Grant>,
+    ended: Vec<GrantId>,
 }
 
 /// What is known of a grant until it ends.
@@ -33,20 +33,18 @@ pub(super) struct Grants {
 struct Passed {
     gates: Vec<(GateId, Passage, Range<usize>)>,
     receipts: Vec<Receipt>,
-    turn: Turn,
+    turn: Option<Turn>,
     usage: Use,
 }
 
 impl Grants {
     /// A grant that passes nothing yet.
+    #[inline]
     pub(super) fn begin(&mut self, arrival: Arrival, usage: Use) -> Grant {
-        let id = self.ended.pop().map_or_else(
-            || {
-                self.all.push(Passed::default());
-                self.all.len() - 1
-            },
-            |ended| ended.id,
-        );
+        let id = self.ended.pop().unwrap_or_else(|| {
+            self.all.push(Passed::default());
+            self.all.len() - 1
+        });
         self.all[id].usage = usage;
         Grant { arrival, id }
     }
@@ -60,7 +58,7 @@ impl Grants {
     }
 
     pub(super) fn set_turn(&mut self, grant: &Grant, turn: Turn) {
-        self.all[grant.id].turn = turn;
+        self.all[grant.id].turn = Some(turn);
     }
 
     pub(super) fn usage(&self, grant: &Grant) -> Use {
@@ -83,15 +81,15 @@ impl Grants {
         (*gate, Taken { usage: *usage, passage, receipts: &mut receipts[range.clone()] })
     }
 
-    pub(super) fn turn(&mut self, grant: &Grant) -> Turn {
-        std::mem::take(&mut self.all[grant.id].turn)
+    pub(super) fn take_turn(&mut self, grant: &Grant) -> Option<Turn> {
+        self.all[grant.id].turn.take()
     }
 
     pub(super) fn end(&mut self, grant: Grant) {
         let passed = &mut self.all[grant.id];
         passed.gates.clear();
         passed.receipts.clear();
-        passed.turn = Turn::default();
-        self.ended.push(grant);
+        passed.turn = None;
+        self.ended.push(grant.id);
     }
 }

@@ -351,6 +351,11 @@ impl Lanes {
 
     /// Something has changed at a gate: the first in its line is to be looked at. False if there is none.
     pub(super) fn mark(&mut self, gate: GateId, now: Time) -> bool {
+        let Some(line) = self.lines.get(gate) else { return false };
+        // Who stands here is no more senior than it is sorted.
+        if line.dirty.is_some() && line.dirty == line.standing.first().map(|(key, _)| key) {
+            return true;
+        }
         let Some((rank, _)) = self.first(gate, now) else { return false };
         let line = &mut self.lines[gate];
         if line.dirty.is_none_or(|old| rank < old) {

@@ -97,11 +97,6 @@ impl Meter {
         matches!(self.counter, Counter::Bucket(_))
     }
 
-    /// The most that can ever go at once.
-    pub(super) fn capacity(&self) -> u64 {
-        self.most
-    }
-
     /// The same as things stand.
     fn at_once(&self) -> u64 {
         match &self.counter {
@@ -179,13 +174,15 @@ impl Meter {
     /// once; `None` if that depends on an answer. What costs nothing goes at any time.
     pub(super) fn ready_at(&mut self, costs: &[&Cost], percent: u64, now: Time) -> Option<Time> {
         // What is more than a pace or a lowered limit lets go at once goes all the same.
-        let at_once = self.pace.as_ref().map_or(u64::MAX, Bucket::capacity);
-        let reserved = share(self.at_once(), percent);
-        let most = self.at_once() - reserved;
-        let costs = costs.iter().map(|cost| cost.of(self.quota.unit()));
-        let (cost, paced) = costs.fold((0_u64, 0_u64), |(sum, paced), cost| {
-            (sum.saturating_add(cost.min(most)), paced.saturating_add(cost.min(at_once)))
-        });
+        let paced_at_once = self.pace.as_ref().map_or(u64::MAX, Bucket::capacity);
+        let at_once = self.at_once();
+        let reserved = share(at_once, percent);
+        let (mut cost, mut paced) = (0_u64, 0_u64);
+        for one in costs {
+            let one = one.of(self.quota.unit());
+            cost = cost.saturating_add(one.min(at_once - reserved));
+            paced = paced.saturating_add(one.min(paced_at_once));
+        }
         if cost == 0 {
             return Some(now);
         }
@@ -199,18 +196,23 @@ impl Meter {
         Some(counted.max(paced))
     }
 
-    /// So much of what ever goes at once, rounded down: something is left for everybody.
-    pub(super) fn reserved(&self, percent: u64) -> u64 {
-        share(self.most, percent)
+    /// Whether so much can never go, and leave `percent`.
+    pub(super) fn never_lets(&self, cost: &Cost, percent: u64) -> bool {
+        // Rounded down: something is left for everybody.
+        cost.of(self.quota.unit()) > self.most - share(self.most, percent)
+    }
+
+    /// Whether it can go now.
+    pub(super) fn lets(&mut self, cost: &Cost, percent: u64, now: Time) -> bool {
+        !self.never_lets(cost, percent) && self.ready_at(&[cost], percent, now) == Some(now)
     }
 
     /// Takes `cost`, which is there: buckets at the instant that was due, windows at the real one.
+    #[inline]
     pub(super) fn take(&mut self, cost: u64, seen: bool, due: Time, now: Time) -> Receipt {
         let counted = match &mut self.counter {
             Counter::Window(window) => Counted::Window(window.take(cost, seen, now)),
-            Counter::Bucket(bucket) => {
-                Counted::Bucket(bucket.take(cost, due).unwrap_or_else(|_| bucket.charge(cost, due)))
-            }
+            Counter::Bucket(bucket) => Counted::Bucket(bucket.charge(cost, due)),
             Counter::Lease(lease) => Counted::Lease(lease.take(cost)),
         };
         // What is more than may go at once goes all the same, and the next waits the longer.

@@ -69,7 +69,7 @@ pub(super) struct Aged {
 const PARTS: u64 = 1 << 16;
 
 /// What a grant moved its flow's tag by, to undo that.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Turn {
     pub(super) class: Priority,
     flow: FlowName,
@@ -167,7 +167,9 @@ impl Order {
     }
 
     fn ages(&self, class: Priority, since: Time, now: Time) -> usize {
-        let ages = nanos(now.since(since)) / self.age_nanos;
+        let waited = now.nanos_since(since);
+        // Nearly nobody waits for so long.
+        let ages = if waited < self.age_nanos { 0 } else { waited / self.age_nanos };
         usize::try_from(ages).unwrap_or(usize::MAX).min(class.place())
     }
 
@@ -208,25 +210,25 @@ impl Order {
         }
     }
 
-    /// A grant: its flow's turn moves on. The only flow stays where it is, and when nobody waits, turns do not matter.
-    pub(super) fn served(&mut self, class: Priority, name: FlowName, cost: &Cost, now: Time) -> Turn {
-        let amount = cost.of(&self.fair_by).max(1).saturating_mul(PARTS);
+    /// A grant: its flow's turn moves on. The only flow stays where it is, and when nobody waits, there are no turns.
+    pub(super) fn served(&mut self, class: Priority, name: &FlowName, cost: &Cost, now: Time) -> Option<Turn> {
         let turns = &mut self.classes[class.place()];
-        let mut charged = 0;
-        if turns.lanes > 0 {
-            let id = turns.flow(&name);
-            let flow = &mut turns.flows[id];
-            flow.served = now;
-            if turns.made > 1 {
-                charged = amount;
-                turns.largest = turns.largest.max(amount);
-                let share = amount / u64::try_from(turns.waiting.max(1)).unwrap_or(u64::MAX);
-                turns.clock = turns.clock.saturating_add(share.max(1)).max(flow.tag);
-                let least = turns.clock.saturating_sub(turns.largest.saturating_mul(2));
-                flow.tag = flow.tag.max(least).saturating_add(amount);
-            }
+        if turns.lanes == 0 {
+            return None;
         }
-        Turn { class, flow: name, charged, period: turns.period }
+        let id = turns.flow(name);
+        let flow = &mut turns.flows[id];
+        flow.served = now;
+        let mut charged = 0;
+        if turns.made > 1 {
+            charged = cost.of(&self.fair_by).max(1).saturating_mul(PARTS);
+            turns.largest = turns.largest.max(charged);
+            let share = charged / u64::try_from(turns.waiting.max(1)).unwrap_or(u64::MAX);
+            turns.clock = turns.clock.saturating_add(share.max(1)).max(flow.tag);
+            let least = turns.clock.saturating_sub(turns.largest.saturating_mul(2));
+            flow.tag = flow.tag.max(least).saturating_add(charged);
+        }
+        Some(Turn { class, flow: name.clone(), charged, period: turns.period })
     }
 
     /// Where it may matter that a grant moved its flow's tag: at these gates, and to these lanes.

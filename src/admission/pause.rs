@@ -127,7 +127,7 @@ impl Pause {
 
     /// The server took it.
     pub(super) fn succeeded(&mut self, pass: Pass, now: Time) {
-        let took = nanos(now.since(pass.sent));
+        let took = now.nanos_since(pass.sent);
         self.usual_answer_nanos = self.usual_answer_nanos / 8 * 7 + took / 8;
         if self.is_out(pass) {
             (self.probe, self.doublings) = (Probe::NotNeeded, 0);

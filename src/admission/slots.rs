@@ -1,6 +1,6 @@
 //! In flight: how many may be, and how often one comes free.
 
-use crate::time::{Time, nanos};
+use crate::time::Time;
 
 /// What a request takes until others have ended, and it is known.
 const USUAL_NANOS: u64 = 1_000_000_000;
@@ -54,12 +54,12 @@ impl Slots {
         if self.most.is_none() {
             return false;
         }
-        self.mean_nanos = self.mean_nanos - self.mean_nanos / 16 + nanos(now.since(taken)) / 16;
-        let moved = self.mean_nanos >= self.usual_nanos.saturating_mul(2) || self.mean_nanos <= self.usual_nanos / 2;
-        if moved {
+        self.mean_nanos = self.mean_nanos - self.mean_nanos / 16 + now.nanos_since(taken) / 16;
+        let before = self.usual_nanos;
+        if self.mean_nanos >= before.saturating_mul(2) || self.mean_nanos <= before / 2 {
             self.usual_nanos = self.mean_nanos.max(1).next_multiple_of(GRAIN_NANOS);
         }
-        moved
+        self.usual_nanos != before
     }
 
     /// The slot of somebody who never went.
@@ -94,7 +94,7 @@ impl Slots {
 /// An interval after which something should have happened, and has not since then: once it is overdue by as much again, it
 /// is so long, in doublings.
 pub(super) fn overdue_nanos(interval: u64, since: Time, now: Time) -> u64 {
-    let periods = nanos(now.since(since)) / interval.max(1);
+    let periods = now.nanos_since(since) / interval.max(1);
     periods.checked_ilog2().map_or(interval, |doublings| interval << doublings)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::effect::{Effect, Loan};
-use super::gate::{Gate, Taken};
+use super::gate::{Gate, Taken, Use};
 use super::gates::{GateId, Gates};
 use super::grant::{Grant, Grants};
 use super::lanes::{Course, Lanes, bit, copied};
@@ -113,6 +113,7 @@ impl State {
     // --- something has changed
 
     /// Something has changed at a gate: the first who stands there is to be looked at.
+    #[inline]
     pub(super) fn changed(&mut self, gate: GateId) {
         if self.waiting == 0 && self.timers.first().is_none() && !self.gates[gate].is_shared() {
             return;
@@ -209,6 +210,27 @@ impl State {
                 self.changed(gate);
             }
         }
+    }
+
+    /// Whether it matters to anybody when a grant ends.
+    pub(super) fn heeds_end(&self, grant: &Grant) -> bool {
+        self.grants.gates_of(grant).any(|gate| self.gates[gate].heeds_ends())
+    }
+
+    /// A grant has ended: its slots are free, its units stay spent. Whether anybody heeds that is known.
+    pub(super) fn end(&mut self, grant: Grant, is_heeded: bool) {
+        self.out -= usize::from(self.grants.usage(&grant) == Use::Permit);
+        for place in 0..self.grants.gates(&grant) {
+            let (gate, mut taken) = self.grants.at(&grant, place);
+            let heeds = is_heeded && self.gates[gate].heeds_ends();
+            if self.gates[gate].release(&mut taken, self.now) {
+                self.sweep_lanes(gate);
+            }
+            if heeds {
+                self.changed(gate);
+            }
+        }
+        self.grants.end(grant);
     }
 
     // --- somebody leaves a lane

@@ -82,7 +82,7 @@ impl Window {
         self.forget(now);
         let free = self.most.saturating_sub(self.used);
         let Some(Drained { from, taken, .. }) = self.drained else { return free };
-        let gained = u128::from(nanos(now.since(from))) * u128::from(self.most) / u128::from(self.period_nanos) + 1;
+        let gained = u128::from(now.nanos_since(from)) * u128::from(self.most) / u128::from(self.period_nanos) + 1;
         let steady = if from > now { 0 } else { u64::try_from(gained).unwrap_or(u64::MAX).saturating_sub(taken) };
         free.min(steady)
     }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use super::decision::Need;
 use super::gate::{Rule, Use};
-use super::gates::{GateName, Overflow};
+use super::gates::{GateId, GateName, Overflow};
 use super::grant::Grant;
-use super::lanes::Course;
 use super::order::{Arrival, FlowName};
 use super::queue::AskId;
 use crate::cost::{Cost, Unit};
@@ -79,7 +78,7 @@ impl<'a> Wish<'a> {
         Self { gates, cost, usage, class, flow: None, arrival: None, deadline: None, cancelled: false }
     }
 
-    pub(super) fn need<'n>(&'n self, course: &'n Course) -> Need<'n> {
+    pub(super) fn need<'n>(&'n self, course: &'n [GateId]) -> Need<'n> {
         Need { course, class: self.class, cost: self.cost, usage: self.usage }
     }
 }

@@ -163,7 +163,7 @@ impl State {
         let Lane { class, name, .. } = self.lanes.lane(lane);
         let (class, name) = (*class, name.clone());
         let need = Need { course: &course, class, cost: &cost, usage };
-        let grant = self.grant(need, name, arrival);
+        let grant = self.grant(need, &name, arrival);
         self.decide(id, Ok(grant));
         self.exited(lane, &course);
     }

@@ -12,6 +12,14 @@ fn bucket(interval_nanos: u64, burst: u64) -> Bucket {
     Bucket::new(Scale::new(1, Duration::from_nanos(interval_nanos), burst).unwrap())
 }
 
+impl Bucket {
+    /// Takes `cost`, if it is there; else answers when it is.
+    fn take(&mut self, cost: u64, now: Time) -> Result<Charge, Time> {
+        let ready = self.ready_at(cost, now);
+        if ready > now { Err(ready) } else { Ok(self.charge(cost, now)) }
+    }
+}
+
 #[test]
 fn a_full_bucket_lets_its_burst_go_and_then_one_per_interval() {
     let mut bucket = self::bucket(10 * MS, 3);
