@@ -18,6 +18,7 @@ use crate::wait::Wait;
 
 mod bucket;
 mod window;
+mod snapshot;
 mod lease;
 mod stated;
 mod meter;
@@ -35,7 +36,6 @@ mod queue;
 mod ranked;
 mod lanes;
 mod turns;
-mod snapshot;
 mod state;
 mod decision;
 mod work;
@@ -54,8 +54,9 @@ pub(crate) use order::Arrival;
 use order::{LaneId, Order};
 pub(crate) use queue::AskId;
 use queue::{Ask, Waiting};
-pub use snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
+pub use snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot, StatedSnapshot};
 use state::{Door, State, Sweep};
+pub(crate) use stated::Report;
 pub(crate) use wish::{Asked, Settings, Wish};
 
 /// The admission of all gates that belong together.
@@ -269,6 +270,19 @@ impl Admission {
             let heeds = gate.heeds_ends();
             gate.answered(taken, now);
             heeds
+        });
+        self.state.work();
+    }
+
+    /// What the server says of its limits, with the answer to the request: at one of its gates, by its place among them. To be
+    /// heard before whether the request was taken.
+    pub(crate) fn report(&mut self, grant: &Grant, place: usize, reports: &[Report], now: Time) {
+        self.state.advance(now);
+        self.state.at_each_gate(grant, |nth, gate, taken, now| {
+            if nth == place {
+                gate.report(taken, reports, now);
+            }
+            nth == place
         });
         self.state.work();
     }

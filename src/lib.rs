@@ -142,7 +142,7 @@ mod over_reqwest;
 #[cfg(feature = "middleware")]
 mod middleware;
 
-pub use admission::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
+pub use admission::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot, StatedSnapshot};
 pub use attempts::Attempts;
 pub use backoff::Backoff;
 pub use body::ThrottleBody;

@@ -8,6 +8,8 @@ use super::lease::Lease;
 use super::meter::{Meter, Receipt};
 use super::pause::{Pass, Pause};
 use super::slots::Slots;
+use super::snapshot::QuotaSnapshot;
+use super::stated::Report;
 use crate::cost::{Cost, Costs, Unit};
 use crate::limits::Limits;
 use crate::priority::Priority;
@@ -30,6 +32,9 @@ pub(crate) struct Rule {
     pub(crate) fixed: bool,
 }
 
+/// So many limits that only a server speaks of are believed, for each gate.
+const MOST_STATED: usize = 8;
+
 /// Everything that a request to one key must pass.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -46,6 +51,8 @@ pub(super) struct Gate {
     made: u32,
     /// Counts the lanes that pass here, and the grants that have not ended.
     passing: usize,
+    /// Of these grants, those whose answer is awaited.
+    unheard: u64,
 }
 
 /// How a grant passed here, as far as it can still change.
@@ -54,6 +61,10 @@ pub(super) struct Passage {
     at: Time,
     pass: Pass,
     answered: bool,
+    /// Its answer has said something of limits.
+    reported: bool,
+    /// And which one is used up.
+    told: bool,
 }
 
 /// The same with what it took.
@@ -78,7 +89,17 @@ impl Gate {
         let slots = Slots::new(limits.most_in_flight());
         let (pause, reserved) = (Pause::default(), [0; 3]);
         let brake = (!fixed).then(Brake::default);
-        let mut gate = Self { meters: Vec::new(), slots, pause, reserved, shared: *shared, brake, made: 0, passing: 0 };
+        let mut gate = Self {
+            meters: Vec::new(),
+            slots,
+            pause,
+            reserved,
+            shared: *shared,
+            brake,
+            made: 0,
+            passing: 0,
+            unheard: 0,
+        };
         gate.meters = limits.quotas().iter().filter_map(|quota| gate.make(quota)).collect();
         gate.reserve(limits);
         gate
@@ -89,7 +110,7 @@ impl Gate {
     pub(super) fn split(&self, now: Time) -> Self {
         let slots = Slots::new(self.slots.most());
         let meters = self.meters.iter().map(|meter| meter.split(now)).collect();
-        Self { meters, slots, pause: self.pause.clone(), brake: self.brake.clone(), passing: 0, ..*self }
+        Self { meters, slots, pause: self.pause.clone(), brake: self.brake.clone(), passing: 0, unheard: 0, ..*self }
     }
 
     fn make(&mut self, quota: &Quota) -> Option<Meter> {
@@ -226,13 +247,14 @@ impl Gate {
         }
         if seen {
             self.slots.take(now);
+            self.unheard += 1;
         }
         self.passing += 1;
         if let Some(brake) = &mut self.brake {
             let used_up = brake.is_on() && self.meters.iter_mut().any(|meter| meter.level(now) == 0);
             brake.passed(used_up, now);
         }
-        Passage { at: now, pass: self.pause.pass(seen, now), answered: false }
+        Passage { at: now, pass: self.pause.pass(seen, now), answered: false, reported: false, told: false }
     }
 
     /// When a request can go at the earliest, with what is queued ahead of it in its lane, and what decides that.
@@ -304,9 +326,10 @@ impl Gate {
     pub(super) fn refused(&mut self, taken: &mut Taken<'_>, wait: Wait, now: Time) {
         self.anchor(taken, now);
         let pass = taken.passage.pass;
-        let (is_event, known) = (self.pause.is_event(pass), self.has_quotas() || self.brake.is_none());
+        let told = taken.passage.told;
+        let (is_event, known) = (self.pause.is_event(pass), told || self.has_quotas() || self.brake.is_none());
         let reopens = self.pause.refused(pass, wait, known, now).max(now);
-        if let Some(brake) = self.brake.as_mut().filter(|_| is_event) {
+        if let Some(brake) = self.brake.as_mut().filter(|_| is_event && !told) {
             let stated = if let Wait::Stated(wait, _) = wait { wait } else { reopens.since(now) };
             brake.refused(known, stated, reopens, now);
             self.apply_brake(now);
@@ -320,7 +343,7 @@ impl Gate {
     pub(super) fn failed(&mut self, taken: &mut Taken<'_>, wait: Option<Wait>, now: Time) {
         self.anchor(taken, now);
         let pass = taken.passage.pass;
-        let limited = !self.meters.is_empty();
+        let limited = self.meters.iter().any(Meter::is_set);
         if limited && self.brake.as_mut().is_some_and(|brake| brake.failed(taken.passage.at, now)) {
             self.apply_brake(now);
         }
@@ -341,7 +364,7 @@ impl Gate {
     fn anchor(&mut self, taken: &mut Taken<'_>, now: Time) -> bool {
         let first = !std::mem::replace(&mut taken.passage.answered, true);
         if first {
-            self.pause.over(taken.passage.pass);
+            self.over(taken);
         }
         each(&mut self.meters, taken.receipts, |meter, receipt| {
             meter.answered(receipt, now);
@@ -349,11 +372,29 @@ impl Gate {
         first
     }
 
+    /// Something is heard of it for the first time, or nothing will be.
+    fn over(&mut self, taken: &Taken<'_>) {
+        self.pause.over(taken.passage.pass);
+        self.unheard -= u64::from(taken.usage == Use::Permit);
+        if !taken.passage.reported {
+            self.earlier_ended(taken.receipts, &[]);
+        }
+    }
+
+    /// The limits of which the server first spoke after it was sent are told that it is not on its way any more.
+    fn earlier_ended(&mut self, receipts: &[Receipt], heard: &[Report]) {
+        for meter in self.meters.iter_mut().filter(|meter| !meter.is_set()) {
+            if !receipts.iter().any(|receipt| meter.issued(receipt)) {
+                meter.earlier_ended(heard.iter().any(|report| meter.is_stated(&report.name)));
+            }
+        }
+    }
+
     // --- what refusals teach
 
     /// Whether it has limits of its own, besides one that was found.
     fn has_quotas(&self) -> bool {
-        !self.meters.is_empty() && !self.is_found()
+        self.meters.iter().any(Meter::is_set) && !self.is_found()
     }
 
     /// Whether what it counts is what a server took before it refused.
@@ -374,7 +415,7 @@ impl Gate {
     fn apply_brake(&mut self, now: Time) {
         let Some((found, percent)) = self.brake.as_ref().map(|brake| (brake.found(), brake.percent())) else { return };
         if let Some(quota) = found {
-            if let Some(meter) = self.meters.first_mut() {
+            if let Some(meter) = self.meters.iter_mut().find(|meter| meter.is_set()) {
                 meter.retune(&quota, now);
             } else {
                 self.made += 1;
@@ -382,6 +423,32 @@ impl Gate {
             }
         }
         self.meters.iter_mut().for_each(|meter| meter.lower(percent, now));
+    }
+
+    // --- what the server says
+
+    /// The answer says what is left of some limits. To be heard before whether it was taken.
+    pub(super) fn report(&mut self, taken: &mut Taken<'_>, reports: &[Report], now: Time) {
+        if taken.passage.answered || std::mem::replace(&mut taken.passage.reported, true) {
+            return;
+        }
+        self.earlier_ended(taken.receipts, reports);
+        for report in reports {
+            let place = self.meters.iter().position(|meter| meter.is_stated(&report.name));
+            let place = place.unwrap_or_else(|| {
+                self.made += 1;
+                self.meters.push(Meter::stated(report, self.unheard - 1, self.made));
+                self.meters.len() - 1
+            });
+            let meter = &mut self.meters[place];
+            let receipt = taken.receipts.iter_mut().find(|receipt| meter.issued(receipt));
+            meter.report(receipt, report, now);
+            taken.passage.told |= report.left == 0;
+        }
+        while self.meters.iter().filter(|meter| !meter.is_set()).count() > MOST_STATED {
+            let oldest = self.meters.iter().position(|meter| !meter.is_set());
+            oldest.map(|place| self.meters.remove(place));
+        }
     }
 
     /// The request took `actual` of a unit.
@@ -404,7 +471,7 @@ impl Gate {
         });
         if !taken.passage.answered {
             self.pause.ended_unanswered(taken.passage.pass);
-            self.pause.over(taken.passage.pass);
+            self.over(taken);
         }
         self.slots.release(taken.passage.at, now)
     }
@@ -418,7 +485,7 @@ impl Gate {
         self.passing -= 1;
         if taken.usage == Use::Permit {
             if !taken.passage.answered {
-                self.pause.over(taken.passage.pass);
+                self.over(taken);
             }
             self.slots.give_back(now);
         }
@@ -442,7 +509,8 @@ impl Gate {
         self.slots.retune(limits.most_in_flight(), now);
         self.reserve(limits);
         self.brake = self.brake.take().map(|_| Brake::default());
-        let mut old = std::mem::take(&mut self.meters);
+        let (stated, mut old) =
+            std::mem::take(&mut self.meters).into_iter().partition::<Vec<_>, _>(|meter| !meter.is_set());
         let known: Vec<_> = old.iter().map(|meter| meter.quota.unit().clone()).collect();
         let mut kept: Vec<_> = limits.quotas().iter().map(|quota| (quota, None)).collect();
         for alike in ALIKE {
@@ -455,6 +523,7 @@ impl Gate {
             let meter = meter.or_else(|| self.replace(quota, known.contains(quota.unit()), now));
             self.meters.extend(meter);
         }
+        self.meters.extend(stated);
         old.iter_mut().filter_map(Meter::gone).collect()
     }
 
@@ -492,9 +561,14 @@ impl Gate {
 
     // --- to be seen
 
-    /// Each quota, and how many could go now.
-    pub(super) fn levels(&mut self, now: Time) -> Vec<(Arc<Quota>, u64)> {
-        self.meters.iter_mut().map(|meter| (Arc::clone(&meter.quota), meter.level(now))).collect()
+    /// Each quota, and how many could go now; of the server's only those of which it has said something that holds.
+    pub(super) fn levels(&mut self, now: Time) -> Vec<QuotaSnapshot> {
+        let shown = |meter: &mut Meter| {
+            let stated = meter.last_word(now);
+            let quota = QuotaSnapshot { quota: Arc::clone(&meter.quota), left: meter.level(now), stated };
+            Some(quota).filter(|quota| meter.is_set() || quota.stated.is_some())
+        };
+        self.meters.iter_mut().filter_map(shown).collect()
     }
 
     /// How many are in flight, and how many may be.

@@ -1,11 +1,14 @@
 //! One quota of a gate: whichever way it counts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::bucket::{Bucket, Charge};
 use super::lease::{Lease, Lent};
+use super::snapshot::StatedSnapshot;
+use super::stated::{Report, Sent, Stated};
 use super::window::{Units, Window};
-use crate::cost::Cost;
+use crate::cost::{Cost, Unit};
 use crate::quota::{Plan, Quota, Scale};
 use crate::time::{Time, nanos};
 
@@ -31,6 +34,8 @@ enum Counter {
     Window(Window),
     Bucket(Bucket),
     Lease(Lease),
+    /// As the server says.
+    Stated(Stated),
 }
 
 /// What was taken from one meter, as far as it can still change.
@@ -48,6 +53,7 @@ enum Counted {
     Window(Units),
     Bucket(Charge),
     Lease(Lent),
+    Stated(Sent),
     Nothing,
 }
 
@@ -74,12 +80,57 @@ impl Meter {
         Some(Self { counter: Counter::Lease(Lease::new(meter.most)), pace: None, ..meter })
     }
 
+    /// One of which only the server speaks.
+    pub(super) fn stated(report: &Report, earlier: u64, id: u32) -> Self {
+        let most = report.most.unwrap_or(report.left).max(1);
+        let period = report.window.or(report.resets_after).unwrap_or_default().max(Duration::from_millis(1));
+        let quota = Arc::new(Quota::window(most, period).of(report.unit.clone()));
+        let counter = Counter::Stated(Stated::new(Arc::clone(&report.name), earlier));
+        Self { quota, counter, pace: None, paces: 0, steady: (nanos(period), most), most: u64::MAX, id }
+    }
+
+    /// Whether it is the one that the server calls by this name.
+    pub(super) fn is_stated(&self, name: &str) -> bool {
+        matches!(&self.counter, Counter::Stated(stated) if **stated.name() == *name)
+    }
+
+    /// Whether somebody has set it: not one that only the server speaks of.
+    pub(super) fn is_set(&self) -> bool {
+        !matches!(self.counter, Counter::Stated(_))
+    }
+
+    /// One that was sent before anybody listened was answered, or will not be.
+    pub(super) fn earlier_ended(&mut self, heard: bool) {
+        if let Counter::Stated(stated) = &mut self.counter {
+            stated.earlier_ended(heard);
+        }
+    }
+
+    /// What the server said last.
+    pub(super) fn last_word(&self, now: Time) -> Option<StatedSnapshot> {
+        match &self.counter {
+            Counter::Stated(stated) => stated.last_word(now),
+            _ => None,
+        }
+    }
+
+    /// The server has said something about it, with the answer to what was taken, if anything was.
+    pub(super) fn report(&mut self, receipt: Option<&mut Receipt>, report: &Report, now: Time) {
+        let Counter::Stated(stated) = &mut self.counter else { return };
+        let sent = receipt.and_then(|receipt| match std::mem::replace(&mut receipt.counted, Counted::Nothing) {
+            Counted::Stated(sent) => Some((sent, receipt.units)),
+            _ => None,
+        });
+        stated.report(sent, report, now);
+    }
+
     /// One of its own for somebody who was counted by this one up to now.
     pub(super) fn split(&self, now: Time) -> Self {
         let counter = match &self.counter {
             Counter::Window(window) => Counter::Window(window.split(now)),
             Counter::Bucket(bucket) => Counter::Bucket(bucket.split()),
             Counter::Lease(_) => Counter::Lease(Lease::new(self.most)),
+            Counter::Stated(stated) => Counter::Stated(Stated::new(Arc::clone(stated.name()), 0)),
         };
         Self { quota: Arc::clone(&self.quota), counter, pace: self.pace.as_ref().map(Bucket::split), ..*self }
     }
@@ -103,6 +154,7 @@ impl Meter {
             Counter::Window(window) => window.capacity(),
             Counter::Bucket(bucket) => bucket.capacity(),
             Counter::Lease(lease) => lease.capacity(),
+            Counter::Stated(_) => u64::MAX,
         }
     }
 
@@ -112,6 +164,7 @@ impl Meter {
             Counter::Window(window) => window.level(now),
             Counter::Bucket(bucket) => bucket.level(now),
             Counter::Lease(lease) => lease.level(now),
+            Counter::Stated(stated) => stated.level(),
         }
     }
 
@@ -123,6 +176,9 @@ impl Meter {
 
     /// In which time all that can go at once comes in, unless it is lowered.
     pub(super) fn turn_nanos(&self) -> u64 {
+        if !self.is_set() {
+            return 0;
+        }
         let whole = u128::from(self.most) * self.quota.period().as_nanos() / u128::from(self.quota.count().max(1));
         u64::try_from(whole).unwrap_or(u64::MAX)
     }
@@ -156,6 +212,7 @@ impl Meter {
             Counter::Window(window) => window.assert_sound(),
             Counter::Bucket(bucket) => bucket.assert_sound(now),
             Counter::Lease(_) => {}
+            Counter::Stated(stated) => stated.assert_sound(),
         }
         self.pace.iter().for_each(|pace| pace.assert_sound(now));
     }
@@ -166,6 +223,7 @@ impl Meter {
             Counter::Window(window) => window.is_at_rest(now),
             Counter::Bucket(bucket) => bucket.is_full(now),
             Counter::Lease(lease) => lease.is_at_rest(),
+            Counter::Stated(stated) => stated.is_at_rest(now),
         };
         counter && self.pace.as_ref().is_none_or(|pace| pace.is_full(now))
     }
@@ -176,10 +234,12 @@ impl Meter {
         // What is more than a pace or a lowered limit lets go at once goes all the same.
         let paced_at_once = self.pace.as_ref().map_or(u64::MAX, Bucket::capacity);
         let at_once = self.at_once();
-        let reserved = share(at_once, percent);
+        let reserved = if self.is_set() { share(at_once, percent) } else { 0 };
+        // Who does not say how many tokens it takes takes some.
+        let at_least = u64::from(!self.is_set() && *self.quota.unit() != Unit::REQUESTS);
         let (mut cost, mut paced) = (0_u64, 0_u64);
         for one in costs {
-            let one = one.of(self.quota.unit());
+            let one = one.of(self.quota.unit()).max(at_least);
             cost = cost.saturating_add(one.min(at_once - reserved));
             paced = paced.saturating_add(one.min(paced_at_once));
         }
@@ -191,6 +251,7 @@ impl Meter {
             Counter::Window(window) => window.ready_at(cost, now)?,
             Counter::Bucket(bucket) => bucket.ready_at(cost, now),
             Counter::Lease(lease) => lease.ready_at(cost, now)?,
+            Counter::Stated(stated) => stated.ready_at(cost, now)?,
         };
         let paced = self.pace.as_ref().map_or(now, |pace| pace.ready_at(paced, now));
         Some(counted.max(paced))
@@ -214,6 +275,7 @@ impl Meter {
             Counter::Window(window) => Counted::Window(window.take(cost, seen, now)),
             Counter::Bucket(bucket) => Counted::Bucket(bucket.charge(cost, due)),
             Counter::Lease(lease) => Counted::Lease(lease.take(cost)),
+            Counter::Stated(stated) => Counted::Stated(stated.take(cost, seen, now)),
         };
         // What is more than may go at once goes all the same, and the next waits the longer.
         let paced = self.pace.as_mut().map(|pace| (self.paces, pace.charge(cost, due)));
@@ -226,6 +288,7 @@ impl Meter {
             Counter::Window(window) => window.estimate(queued.saturating_add(cost), now),
             Counter::Bucket(bucket) => bucket.estimate(queued.saturating_add(cost), now),
             Counter::Lease(_) => now,
+            Counter::Stated(stated) => stated.estimate(now),
         };
         let paced = self.pace.as_ref().map_or(now, |pace| {
             let at_once = cost.min(pace.capacity());
@@ -243,6 +306,7 @@ impl Meter {
             }
             (Counter::Bucket(bucket), Counted::Bucket(charge)) => bucket.sent(cost, charge, now).map(Counted::Bucket),
             (Counter::Lease(lease), Counted::Lease(lent)) => lease.sent(lent, now).then_some(Counted::Lease(lent)),
+            (Counter::Stated(_), counted) => Some(counted),
             _ => None,
         };
         let held = counted.is_some();
@@ -254,14 +318,19 @@ impl Meter {
     }
 
     pub(super) fn answered(&mut self, receipt: &mut Receipt, now: Time) {
-        if let (Counter::Window(window), Counted::Window(units)) = (&mut self.counter, &mut receipt.counted) {
-            window.answered(units, now);
+        match (&mut self.counter, &mut receipt.counted) {
+            (Counter::Window(window), Counted::Window(units)) => window.answered(units, now),
+            (Counter::Stated(stated), Counted::Stated(sent)) => {
+                stated.silent(*sent, receipt.units, now);
+                receipt.counted = Counted::Nothing;
+            }
+            _ => {}
         }
     }
 
     pub(super) fn ended(&mut self, receipt: &mut Receipt, now: Time) {
+        self.answered(receipt, now);
         if let (Counter::Window(window), Counted::Window(units)) = (&mut self.counter, &mut receipt.counted) {
-            window.answered(units, now);
             window.ended(units, now);
         }
     }
@@ -274,6 +343,7 @@ impl Meter {
                 settle(bucket, charge, receipt.units, actual, now);
             }
             (Counter::Lease(lease), Counted::Lease(lent)) => lease.settle(*lent, receipt.units, actual),
+            (Counter::Stated(stated), Counted::Stated(_)) => stated.settle(receipt.units, actual),
             _ => {}
         }
         let units = std::mem::replace(&mut receipt.units, actual);
@@ -294,6 +364,7 @@ impl Meter {
             (Counter::Window(window), Counted::Window(units)) => window.give_back(units),
             (Counter::Bucket(bucket), Counted::Bucket(charge)) => bucket.give_back(receipt.units, charge),
             (Counter::Lease(lease), Counted::Lease(lent)) => lease.settle(lent, receipt.units, 0),
+            (Counter::Stated(stated), Counted::Stated(sent)) => stated.give_back(sent, receipt.units),
             _ => {}
         }
         if let Some((pace, charge)) = self.paced(receipt) {
@@ -307,6 +378,7 @@ impl Meter {
             Counter::Window(window) => window.drain(at),
             Counter::Bucket(bucket) => bucket.drain(at),
             Counter::Lease(lease) => lease.lapse(),
+            Counter::Stated(_) => {}
         }
         if let Some(pace) = &mut self.pace {
             pace.drain(at);
@@ -318,7 +390,7 @@ impl Meter {
         match &mut self.counter {
             Counter::Window(window) => window.begin_empty(now),
             Counter::Bucket(bucket) => bucket.begin_empty(now),
-            Counter::Lease(_) => {}
+            Counter::Lease(_) | Counter::Stated(_) => {}
         }
         if let Some(pace) = &mut self.pace {
             pace.begin_empty(now);
@@ -337,7 +409,7 @@ impl Meter {
 
     /// Lets go so many percent of its quota. What a store lends it counts by itself.
     pub(super) fn lower(&mut self, percent: u64, now: Time) {
-        if let (false, Ok(plan)) = (matches!(self.counter, Counter::Lease(_)), self.quota.plan()) {
+        if let (Counter::Bucket(_) | Counter::Window(_), Ok(plan)) = (&self.counter, self.quota.plan()) {
             self.count_by(plan.lowered(percent), now);
         }
     }

@@ -46,6 +46,26 @@ pub struct QuotaSnapshot {
     pub quota: Arc<Quota>,
     /// How many units could go at once.
     pub left: u64,
+    /// What the server said of it, if it is one that only the server speaks of.
+    pub stated: Option<StatedSnapshot>,
+}
+
+/// What a server said last of one of its limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StatedSnapshot {
+    /// Which limit.
+    pub name: Arc<str>,
+    /// How long ago that was.
+    pub ago: Duration,
+    /// How many units were left, less what went since without a word.
+    pub left: u64,
+    /// Of how many.
+    pub most: u64,
+    /// In how long there are that many again, as far as the server says.
+    pub resets_in: Duration,
+    /// How many units others took that use the same key, at the least.
+    pub taken_by_others: u64,
 }
 
 /// Those who waited for the same gates, with the same priority, in the same flow.
@@ -78,8 +98,7 @@ impl fmt::Display for Snapshot {
 
 impl fmt::Display for GateSnapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut parts: Vec<_> =
-            self.quotas.iter().map(|quota| format!("{} left of {}", quota.left, quota.quota)).collect();
+        let mut parts: Vec<_> = self.quotas.iter().map(ToString::to_string).collect();
         parts.push(match self.most_in_flight {
             Some(most) => format!("{} of {most} in flight", self.in_flight),
             None => format!("{} in flight", self.in_flight),
@@ -90,6 +109,27 @@ impl fmt::Display for GateSnapshot {
         parts.extend(self.found.then(|| "limit found by being refused".to_owned()));
         write!(f, "{}: {}", shown(&self.key), parts.join(", "))?;
         self.standing.iter().try_for_each(|lane| write!(f, "\n  {lane}"))
+    }
+}
+
+impl fmt::Display for QuotaSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.stated {
+            Some(stated) => stated.fmt(f),
+            None => write!(f, "{} left of {}", self.left, self.quota),
+        }
+    }
+}
+
+impl fmt::Display for StatedSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, ago, left, most, resets_in, taken_by_others } = self;
+        let (ago, resets_in) = (readable(*ago), readable(*resets_in));
+        write!(f, "stated by the server {ago:?} ago: {left} left of {most} {name}, resets in {resets_in:?}")?;
+        if *taken_by_others > 0 {
+            write!(f, ", {taken_by_others} taken by others")?;
+        }
+        Ok(())
     }
 }
 

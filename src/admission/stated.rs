@@ -8,15 +8,24 @@
 //! When the limit is to be reset, one goes ahead and brings word: a stated second is a rounded one, and clocks differ.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::cost::Unit;
+
+use super::snapshot::StatedSnapshot;
 use crate::time::{Time, nanos};
 
-/// So much is left to others.
+/// So much is left to others; up to a tenth more where that was too little, and less again after a while.
 const HEADROOM: u64 = 1;
+const LESS_HEADROOM_AFTER_NANOS: u64 = 60_000_000_000;
 
 /// Where no reset is stated, one goes ahead after this; and after one that has not brought word for as long.
 const PATIENCE_NANOS: u64 = 1_000_000_000;
+
+/// How much later than a stated reset one goes, where some were refused.
+const LEAST_MARGIN_NANOS: u64 = 50_000_000;
+const MOST_MARGIN_NANOS: u64 = 1_000_000_000;
 
 /// What is past its reset is forgotten after this, at a gate where nothing happens.
 const FORGOTTEN_AFTER_NANOS: u64 = 600_000_000_000;
@@ -27,17 +36,25 @@ const MOST_HEARD: usize = 256;
 /// What one answer says of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
+    /// Which limit it is about, and what that counts.
+    pub(crate) name: Arc<str>,
+    pub(crate) unit: Unit,
     pub(crate) left: u64,
     /// How many go in all, if it says that.
     pub(crate) most: Option<u64>,
     /// When they do again, from the moment of the answer.
     pub(crate) resets_after: Option<Duration>,
     pub(crate) window: Option<Duration>,
+    /// The request was refused because of traffic.
+    pub(crate) refused: bool,
 }
 
 /// What is known of one limit.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Stated {
+    name: Arc<str>,
+    /// Requests that were sent before anybody listened, and have not been answered.
+    earlier: u64,
     /// Units of ours that were taken, and whose answer is not here.
     out: u64,
     /// Counts what was sent and heard.
@@ -54,6 +71,17 @@ pub(super) struct Stated {
     most: u64,
     /// One that goes ahead, until it brings word or has taken too long.
     scout: Option<(u64, Time)>,
+    /// How much later than the stated reset it does: the more, the more of them were refused.
+    margin_nanos: u64,
+    /// The longest that a reset was away.
+    longest_nanos: u64,
+    /// Whether one was stated in parts of a second.
+    is_fine: bool,
+    /// How much is left to others: the more, the more of ours were refused that should have gone.
+    headroom: u64,
+    /// When that was last changed, and when it last became more.
+    adapted: Time,
+    raised: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,9 +103,43 @@ pub(super) struct Sent {
 }
 
 impl Stated {
+    /// A limit of which nothing is known yet.
+    /// So many requests are on their way already.
+    pub(super) fn new(name: Arc<str>, earlier: u64) -> Self {
+        Self {
+            name,
+            earlier,
+            out: 0,
+            clock: 0,
+            heard: VecDeque::new(),
+            latest: 0,
+            silent: 0,
+            ours: 0,
+            others: 0,
+            most: 0,
+            scout: None,
+            margin_nanos: 0,
+            longest_nanos: 0,
+            is_fine: false,
+            headroom: HEADROOM,
+            adapted: Time::ZERO,
+            raised: 0,
+        }
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// How much may go now, as far as anybody knows.
     pub(super) fn level(&self) -> u64 {
-        self.base().map_or(u64::MAX, |base| self.left(base).saturating_sub(self.out).saturating_sub(HEADROOM))
+        self.base()
+            .map_or(u64::MAX, |base| self.left(base).saturating_sub(self.under_way()).saturating_sub(self.headroom))
+    }
+
+    /// What may have been counted, or not.
+    fn under_way(&self) -> u64 {
+        self.out.saturating_add(self.earlier)
     }
 
     /// What is known: the least of those that may be the last.
@@ -93,8 +155,9 @@ impl Stated {
     /// When so much can go, if nothing else does first; `None` if that depends on an answer.
     pub(super) fn ready_at(&self, cost: u64, now: Time) -> Option<Time> {
         let Some(base) = self.base().filter(|_| self.level() < cost) else { return Some(now) };
-        if base.until > now {
-            return Some(base.until);
+        let until = self.until(base);
+        if until > now {
+            return Some(until);
         }
         match self.scout {
             Some((_, until)) if until > now => Some(until),
@@ -102,15 +165,20 @@ impl Stated {
         }
     }
 
+    /// When one goes ahead.
+    fn until(&self, base: &Heard) -> Time {
+        base.until.plus(self.margin_nanos)
+    }
+
     /// When it can go at the earliest. Only what is left of nothing certainly lasts until the reset.
     pub(super) fn estimate(&self, now: Time) -> Time {
-        let base = self.base().filter(|base| self.left(base) == 0 && self.out == 0);
+        let base = self.base().filter(|base| self.left(base) == 0 && self.under_way() == 0);
         base.map_or(now, |base| base.until.max(now))
     }
 
     pub(super) fn take(&mut self, units: u64, seen: bool, now: Time) -> Sent {
         self.clock += 1;
-        if self.level() < units && self.base().is_some_and(|base| base.until <= now) {
+        if self.level() < units && self.base().is_some_and(|base| self.until(base) <= now) {
             self.scout = Some((self.clock, now.plus(PATIENCE_NANOS)));
         }
         if seen {
@@ -121,14 +189,31 @@ impl Stated {
         Sent { clock: self.clock }
     }
 
+    /// One that was sent before anybody listened was answered, or will not be: with a word about this limit, or without.
+    pub(super) fn earlier_ended(&mut self, heard: bool) {
+        self.earlier = self.earlier.saturating_sub(1);
+        self.silent = self.silent.saturating_add(u64::from(!heard));
+    }
+
     /// The server has said something about this one, which was `sent` then, or before anybody listened.
     pub(super) fn report(&mut self, sent: Option<(Sent, u64)>, report: &Report, now: Time) {
         let (sent, units) = sent.map_or((0, 0), |(sent, units)| (sent.clock, units));
         self.out -= units;
         self.ours += units;
         self.clock += 1;
+        if self.scout.is_some_and(|(scout, _)| scout == sent) {
+            self.learn_from_scout(report);
+        } else if self.raised < sent {
+            self.learn(report, now);
+        }
         self.back(sent);
-        let until = now.plus(report.resets_after.map_or(PATIENCE_NANOS, nanos));
+        let resets_nanos = report.resets_after.map_or(PATIENCE_NANOS, nanos);
+        self.longest_nanos = self.longest_nanos.max(resets_nanos);
+        self.is_fine |= resets_nanos % MOST_MARGIN_NANOS > 0;
+        let until = now.plus(resets_nanos);
+        if self.base().is_none() {
+            self.raised = self.clock;
+        }
         let heard =
             Heard { clock: self.clock, left: report.left, silent: self.silent, ours: self.ours, at: now, until };
         self.note_others(&heard, sent);
@@ -146,10 +231,31 @@ impl Stated {
         self.most = report.most.unwrap_or(self.most).max(report.left);
     }
 
+    /// One that was refused went too early: a second was rounded down, or others took what came free.
+    fn learn_from_scout(&mut self, report: &Report) {
+        let margin = self.margin_nanos;
+        // Whole seconds may be a second early.
+        let most = if self.is_fine { self.longest_nanos / 5 } else { MOST_MARGIN_NANOS };
+        let most = most.clamp(LEAST_MARGIN_NANOS, MOST_MARGIN_NANOS);
+        let longer = margin.saturating_mul(2).clamp(LEAST_MARGIN_NANOS, most);
+        self.margin_nanos = if report.refused { longer } else { margin - margin / 64 };
+    }
+
+    /// One that was refused where something should have been left: others took it meanwhile.
+    fn learn(&mut self, report: &Report, now: Time) {
+        if report.refused {
+            self.headroom = (self.headroom + 1).min(HEADROOM + self.most / 10);
+            (self.adapted, self.raised) = (now, self.clock);
+        } else if self.headroom > HEADROOM && self.adapted.plus(LESS_HEADROOM_AFTER_NANOS) <= now {
+            self.headroom -= 1;
+            self.adapted = now;
+        }
+    }
+
     /// What went since the last word and was not ours, at the least.
     fn note_others(&mut self, heard: &Heard, sent: u64) {
         let Some(base) = self.base().filter(|base| base.clock < sent && heard.at < base.until) else { return };
-        let ours = (self.ours - base.ours).saturating_add(self.silent - base.silent).saturating_add(self.out);
+        let ours = (self.ours - base.ours).saturating_add(self.silent - base.silent).saturating_add(self.under_way());
         self.others += base.left.saturating_sub(heard.left).saturating_sub(ours);
     }
 
@@ -180,13 +286,20 @@ impl Stated {
 
     pub(super) fn is_at_rest(&self, now: Time) -> bool {
         let past = |base: &Heard| base.until.plus(FORGOTTEN_AFTER_NANOS) <= now;
-        self.out == 0 && self.base().is_none_or(past)
+        self.under_way() == 0 && self.base().is_none_or(past)
     }
 
-    /// What the server said last: how long ago, how much was left, of how much, when it is reset; and what others took.
-    pub(super) fn last_word(&self, now: Time) -> Option<(Duration, u64, u64, Duration, u64)> {
+    /// What the server said last, and what others took.
+    pub(super) fn last_word(&self, now: Time) -> Option<StatedSnapshot> {
         let base = self.base()?;
-        Some((now.since(base.at), self.left(base), self.most, base.until.since(now), self.others))
+        Some(StatedSnapshot {
+            name: Arc::clone(&self.name),
+            ago: now.since(base.at),
+            left: self.left(base),
+            most: self.most,
+            resets_in: base.until.since(now),
+            taken_by_others: self.others,
+        })
     }
 
     #[cfg(any(test, debug_assertions))]
@@ -208,12 +321,20 @@ mod tests {
     }
 
     fn word(left: u64, resets_ms: u64) -> Report {
-        Report { left, most: Some(20), resets_after: Some(Duration::from_millis(resets_ms)), window: None }
+        Report {
+            name: Arc::from("requests"),
+            unit: Unit::REQUESTS,
+            left,
+            most: Some(20),
+            resets_after: Some(Duration::from_millis(resets_ms)),
+            window: None,
+            refused: false,
+        }
     }
 
     #[test]
     fn what_is_under_way_and_one_more_go_from_what_is_left() {
-        let mut stated = Stated::default();
+        let mut stated = Stated::new(Arc::from("requests"), 0);
         assert_eq!((stated.level(), stated.ready_at(1, at(0))), (u64::MAX, Some(at(0))));
         let [first, second] = [0, 0].map(|ms| stated.take(1, true, at(ms)));
         stated.report(Some((first, 1)), &word(10, 1_000), at(5));
@@ -224,7 +345,7 @@ mod tests {
 
     #[test]
     fn of_answers_whose_lives_overlap_the_least_counts_whatever_their_order() {
-        let mut stated = Stated::default();
+        let mut stated = Stated::new(Arc::from("requests"), 0);
         let sent = [0; 3].map(|_| stated.take(1, true, at(0)));
         for (sent, left) in sent.into_iter().zip([7, 9, 8]) {
             stated.report(Some((sent, 1)), &word(left, 1_000), at(10));
@@ -238,7 +359,7 @@ mod tests {
 
     #[test]
     fn after_the_reset_one_goes_ahead() {
-        let mut stated = Stated::default();
+        let mut stated = Stated::new(Arc::from("requests"), 0);
         let sent = stated.take(1, true, at(0));
         stated.report(Some((sent, 1)), &word(0, 100), at(10));
         assert_eq!((stated.ready_at(1, at(10)), stated.estimate(at(10))), (Some(at(110)), at(110)));
@@ -250,7 +371,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_word_counts_and_after_the_reset_ends_it() {
-        let mut stated = Stated::default();
+        let mut stated = Stated::new(Arc::from("requests"), 0);
         let [first, second] = [0, 0].map(|ms| stated.take(1, true, at(ms)));
         stated.report(Some((first, 1)), &word(10, 100), at(5));
         stated.silent(second, 1, at(6));
@@ -262,12 +383,12 @@ mod tests {
 
     #[test]
     fn what_others_took_is_seen() {
-        let mut stated = Stated::default();
+        let mut stated = Stated::new(Arc::from("requests"), 0);
         let first = stated.take(1, true, at(0));
         stated.report(Some((first, 1)), &word(10, 1_000), at(5));
         let second = stated.take(1, true, at(10));
         stated.report(Some((second, 1)), &word(6, 1_000), at(15));
-        assert_eq!(stated.last_word(at(20)).unwrap().4, 3);
+        assert_eq!(stated.last_word(at(20)).unwrap().taken_by_others, 3);
     }
 
     /// A server that counts in fixed windows, alone with us, whose answers come in any order and seconds late: what may go
@@ -278,7 +399,7 @@ mod tests {
         let (mut reports, mut loose) = (0_u64, 0_u64);
         while reports < 1_000_000 {
             let (most, window) = (random.u64(2..30), random.u64(50..2_000));
-            let (mut stated, mut now, mut used, mut of_window) = (Stated::default(), 0, 0, 0);
+            let (mut stated, mut now, mut used, mut of_window) = (Stated::new(Arc::from("requests"), 0), 0, 0, 0);
             let (mut sent, mut counted) = (Vec::new(), Vec::new());
             for _ in 0..2_000 {
                 now += random.u64(0..6);

@@ -11,6 +11,8 @@ mod retunes;
 mod scripts;
 mod sims;
 mod vectors;
+mod words;
+mod world;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use super::decision::Need;
 use super::gates::GateId;
 use super::order::{LaneId, Rank};
 use super::queue::{AskId, Queue};
-use super::snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot};
+use super::snapshot::{GateSnapshot, LaneSnapshot, Snapshot};
 use super::state::State;
 #[cfg(any(test, debug_assertions))]
 use super::timers::Owner;
@@ -31,12 +31,12 @@ impl State {
         let standing = shown.into_iter().map(|(rank, lane)| self.lane_snapshot(id, rank, lane)).collect();
         let through = self.lanes.line(id).into_iter().flat_map(|line| &line.lanes);
         let waiting = through.map(|lane| self.lanes.lane(*lane).queue.len()).sum();
-        let levels = self.gates[id].levels(self.due).into_iter();
+        let quotas = self.gates[id].levels(self.due);
         let gate = &self.gates[id];
         let (in_flight, most_in_flight) = gate.in_flight();
         GateSnapshot {
             key: self.gates.key(id).to_owned(),
-            quotas: levels.map(|(quota, left)| QuotaSnapshot { quota, left }).collect(),
+            quotas,
             in_flight,
             most_in_flight,
             waiting,

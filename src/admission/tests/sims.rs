@@ -221,7 +221,7 @@ fn network(random: &mut fastrand::Rng, burst: u64, most: u64) -> (f64, f64) {
         let (ms, burst) = gates[gate];
         let taken: u64 = through(gate).map(|(who, asker)| asker.cost * grants[who]).sum();
         let id = sim.core.state.gates.find(&GateName { rule: gate, key: Key::new(HOST) }).unwrap();
-        let left = sim.core.state.gates[id].levels(sim.now)[0].1;
+        let left = sim.core.state.gates[id].levels(sim.now)[0].left;
         (taken + left - burst) as f64 / (60_000 / ms) as f64
     });
     (worst, used.fold(1.0, f64::min))
