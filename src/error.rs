@@ -245,7 +245,7 @@ impl Error {
     }
 
     /// How the attempt ended that it is about.
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome<'static> {
         match &self.inner.kind {
             Kind::Reqwest(error) if error.is_connect() || gave_back(error) => Outcome::Untouched,
             Kind::Reqwest(error) if error.is_timeout() || error.is_request() && !error.is_body() => Outcome::Unknown,

@@ -174,18 +174,18 @@ impl Sender {
         trip: &mut Trip,
     ) -> Result<Next, Error> {
         let signal = signal::read(response.status(), response.headers(), since_1970());
-        let reply = verdict::reply(signal, fastrand::u32(..));
+        let reply = verdict::reply(&signal, fastrand::u32(..));
         trip.attempts.refused += usize::from(signal.throttled);
         if !same_host(response.url(), copy.request.url()) {
             // reqwest has followed: what the other host says is not about this one, nor to be asked of it again.
             permit.answered();
             self.shut(response.url(), reply);
-            return self.lead_on(response, permit, copy, signal, terms, trip).await;
+            return self.lead_on(response, permit, copy, &signal, terms, trip).await;
         }
         permit.heard(reply);
         let shut = if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for() };
-        match self.decide(Outcome::Answered(signal), &copy, shut, trip) {
-            Verdict::Done => return self.lead_on(response, permit, copy, signal, terms, trip).await,
+        match self.decide(Outcome::Answered(&signal), &copy, shut, trip) {
+            Verdict::Done => return self.lead_on(response, permit, copy, &signal, terms, trip).await,
             Verdict::AtTheGate { .. } => trip.answer = trip.read_ahead(response).await,
             Verdict::After(delay) => {
                 trip.answer = trip.read_ahead(response).await;
@@ -203,7 +203,7 @@ impl Sender {
         response: Response,
         permit: Permit,
         copy: Copy,
-        signal: Signal,
+        signal: &Signal,
         terms: &Terms,
         trip: &mut Trip,
     ) -> Result<Next, Error> {
@@ -255,7 +255,7 @@ impl Sender {
     }
 
     /// Whether it goes again. What no server has asked for draws on what the traffic has earned.
-    fn decide(&self, outcome: Outcome, copy: &Copy, shut: Duration, trip: &Trip) -> Verdict {
+    fn decide(&self, outcome: Outcome<'_>, copy: &Copy, shut: Duration, trip: &Trip) -> Verdict {
         let Retries { most_attempts, backoff, trusts_503, .. } = self.retries;
         let mut attempt = trip.attempt(copy, most_attempts, trusts_503, shut);
         // Where reqwest follows, what an answer says may be about the second part of what the first one did.

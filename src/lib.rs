@@ -149,6 +149,7 @@ pub use quota::{Anchor, Quota};
 pub use refused::{Reason, Refused};
 pub use request::RequestBuilder;
 pub use reservation::{Reservation, Reserved};
+pub use signal::{Fault, Hints, Scope, Signal, StatedLimit};
 
 /// What reqwest's users import beside its client, so that only the crate's name changes.
 pub use reqwest::{
