@@ -86,6 +86,7 @@
 //! therefore lets at most `burst + rate × (t + 2 ms)` go.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
 // words and arithmetic: no clock, lock, async or randomness; `now` and `random` are arguments
 mod time;

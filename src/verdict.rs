@@ -131,8 +131,8 @@ mod tests {
         }
     }
 
-    fn verdict(signal: Signal, attempt: Attempt) -> Verdict {
-        decide(Outcome::Answered(&signal), attempt, Backoff::default(), 0)
+    fn verdict(signal: &Signal, attempt: Attempt) -> Verdict {
+        decide(Outcome::Answered(signal), attempt, Backoff::default(), 0)
     }
 
     #[test]
@@ -155,39 +155,39 @@ mod tests {
     #[test]
     fn a_refusal_with_a_bearable_wait_is_repeated_at_the_gate() {
         let (stated, unstated) = (Verdict::AtTheGate { stated: true }, Verdict::AtTheGate { stated: false });
-        assert_eq!(verdict(refused(Some(2)), attempt()), stated);
-        assert_eq!(verdict(refused(Some(600)), attempt()), stated);
-        assert_eq!(verdict(refused(Some(601)), attempt()), Verdict::Done);
-        assert_eq!(verdict(refused(None), attempt()), unstated);
-        assert_eq!(verdict(refused(Some(0)), attempt()), unstated);
-        assert_eq!(verdict(refused(Some(2)), Attempt { left: 0, ..attempt() }), Verdict::Done);
-        assert_eq!(verdict(refused(Some(2)), Attempt { is_whole: false, ..attempt() }), Verdict::Done);
-        assert_eq!(verdict(refused(Some(2)), Attempt { budget: 2 * SECOND, ..attempt() }), stated);
-        assert_eq!(verdict(refused(Some(3)), Attempt { budget: 2 * SECOND, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(&refused(Some(2)), attempt()), stated);
+        assert_eq!(verdict(&refused(Some(600)), attempt()), stated);
+        assert_eq!(verdict(&refused(Some(601)), attempt()), Verdict::Done);
+        assert_eq!(verdict(&refused(None), attempt()), unstated);
+        assert_eq!(verdict(&refused(Some(0)), attempt()), unstated);
+        assert_eq!(verdict(&refused(Some(2)), Attempt { left: 0, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(&refused(Some(2)), Attempt { is_whole: false, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(&refused(Some(2)), Attempt { budget: 2 * SECOND, ..attempt() }), stated);
+        assert_eq!(verdict(&refused(Some(3)), Attempt { budget: 2 * SECOND, ..attempt() }), Verdict::Done);
         let shut = Attempt { shut: 3 * SECOND, budget: 2 * SECOND, ..attempt() };
-        assert_eq!((verdict(refused(Some(2)), shut), verdict(refused(None), shut)), (Verdict::Done, Verdict::Done));
+        assert_eq!((verdict(&refused(Some(2)), shut), verdict(&refused(None), shut)), (Verdict::Done, Verdict::Done));
     }
 
     #[test]
     fn a_failure_is_repeated_only_where_doing_it_twice_is_as_good_as_once() {
         let idempotent = Attempt { is_idempotent: true, ..attempt() };
-        assert_eq!(verdict(failed(None), idempotent), AGAIN);
-        assert_eq!(verdict(failed(None), attempt()), Verdict::Done);
-        assert_eq!(verdict(failed(None), Attempt { trusts_503: true, ..attempt() }), AGAIN);
+        assert_eq!(verdict(&failed(None), idempotent), AGAIN);
+        assert_eq!(verdict(&failed(None), attempt()), Verdict::Done);
+        assert_eq!(verdict(&failed(None), Attempt { trusts_503: true, ..attempt() }), AGAIN);
         let internal = Signal { fault: Some(Fault::Broken), ..Signal::default() };
-        assert_eq!(verdict(internal, Attempt { trusts_503: true, ..attempt() }), Verdict::Done);
-        assert_eq!(verdict(failed(Some(2)), idempotent), Verdict::AtTheGate { stated: true });
-        assert_eq!(verdict(failed(Some(2)), attempt()), Verdict::Done);
-        assert_eq!(verdict(failed(Some(601)), idempotent), Verdict::Done);
-        assert_eq!(verdict(Signal::default(), idempotent), Verdict::Done);
+        assert_eq!(verdict(&internal, Attempt { trusts_503: true, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(&failed(Some(2)), idempotent), Verdict::AtTheGate { stated: true });
+        assert_eq!(verdict(&failed(Some(2)), attempt()), Verdict::Done);
+        assert_eq!(verdict(&failed(Some(601)), idempotent), Verdict::Done);
+        assert_eq!(verdict(&Signal::default(), idempotent), Verdict::Done);
     }
 
     #[test]
     fn what_the_server_says_about_going_again_goes_before_what_we_think() {
         let idempotent = Attempt { is_idempotent: true, ..attempt() };
-        assert_eq!(verdict(Signal { should_retry: Some(false), ..refused(Some(2)) }, attempt()), Verdict::Done);
-        assert_eq!(verdict(Signal { should_retry: Some(false), ..failed(None) }, idempotent), Verdict::Done);
-        assert_eq!(verdict(Signal { should_retry: Some(true), ..Signal::default() }, attempt()), AGAIN);
+        assert_eq!(verdict(&Signal { should_retry: Some(false), ..refused(Some(2)) }, attempt()), Verdict::Done);
+        assert_eq!(verdict(&Signal { should_retry: Some(false), ..failed(None) }, idempotent), Verdict::Done);
+        assert_eq!(verdict(&Signal { should_retry: Some(true), ..Signal::default() }, attempt()), AGAIN);
     }
 
     #[test]

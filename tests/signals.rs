@@ -135,3 +135,179 @@ fn responses_are_read_as_a_careful_engineer_would() {
     println!("{}", if std::env::var("SCOPES").is_ok() { scopes } else { String::new() });
     assert!(report.is_empty(), "\n{report}");
 }
+
+/// Counts what this thread asks of the allocator.
+mod counted {
+    #![allow(unsafe_code)]
+
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::cell::Cell;
+
+    struct Counted;
+
+    #[global_allocator]
+    static ALLOCATOR: Counted = Counted;
+
+    thread_local! {
+        static ASKED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    // SAFETY: the system's allocator does it all; the count beside it touches no memory of its.
+    unsafe impl GlobalAlloc for Counted {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ASKED.with(|asked| asked.set(asked.get() + 1));
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+            unsafe { System.dealloc(memory, layout) }
+        }
+    }
+
+    pub(crate) fn by<T>(work: impl FnOnce() -> T) -> (T, usize) {
+        let before = ASKED.with(Cell::get);
+        let done = work();
+        (done, ASKED.with(Cell::get) - before)
+    }
+}
+
+fn head(fields: &[(&str, &str)]) -> HeaderMap {
+    headers(&fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).into())).collect::<Vec<_>>())
+}
+
+const PLAIN: [(&str, &str); 6] = [
+    ("date", "Mon, 30 Nov 2026 12:00:00 GMT"),
+    ("content-type", "application/json"),
+    ("server", "nginx"),
+    ("cache-control", "max-age=0, private"),
+    ("x-request-id", "4f1c7f0a"),
+    ("strict-transport-security", "max-age=31536000"),
+];
+
+#[test]
+fn a_response_that_says_nothing_of_limits_costs_no_memory() {
+    let now = Duration::from_secs(1_796_040_000);
+    let read = |fields: &[(&str, &str)]| {
+        let headers = head(fields);
+        let body = br#"{"items": [{"id": 1, "name": "limits of growth"}]}"#;
+        counted::by(|| Signal::read(StatusCode::OK, &headers, &body[..20], now))
+    };
+    assert_eq!(read(&PLAIN), (Signal::default(), 0));
+    let says_nothing = ["x-ratelimit-limit", "x-ratelimit-remaining"].map(|name| (name, "unlimited"));
+    let beside = [("retry-after", "soon"), ("x-ratelimit-reset", "0"), ("x-request-id", "1"), ("age", "0")];
+    let (signal, count) = read(&[&says_nothing[..], &beside[..3], &beside[3..]].concat());
+    assert_eq!((signal.limits.len(), signal.throttled, count), (0, false, 0));
+    let trio = [("x-ratelimit-limit", "60"), ("x-ratelimit-remaining", "59"), ("x-ratelimit-reset", "1796040012")];
+    let (signal, count) = read(&trio);
+    assert_eq!((signal.limits.len(), signal.to_string()), (1, "not refused: 59 of 60 requests left".into()));
+    assert!(count <= 1, "{count}");
+}
+
+/// How long it takes to read the head of a plain response: `cargo test --release --test signals -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn what_reading_a_plain_head_takes() {
+    let trio = [("x-ratelimit-limit", "60"), ("x-ratelimit-remaining", "59"), ("x-ratelimit-reset", "1796040012")];
+    for (what, fields) in [("nothing of limits", PLAIN.to_vec()), ("a trio", [&trio[..], &PLAIN[..3]].concat())] {
+        let (headers, count, start) = (head(&fields), 1_000_000_u32, std::time::Instant::now());
+        for second in 0..count {
+            std::hint::black_box(Signal::read(StatusCode::OK, &headers, b"", Duration::from_secs(second.into())));
+        }
+        println!("{what}: {:?}", start.elapsed() / count);
+    }
+}
+
+/// Bytes that break parsers.
+const HOSTILE: [&str; 24] = [
+    "-1",
+    "0",
+    "NaN",
+    "Infinity",
+    "1e400",
+    "99999999999999999999999999",
+    "18446744073709551616",
+    "0x10",
+    "½",
+    "\u{0}",
+    ",",
+    ";",
+    "\"",
+    "=",
+    ":",
+    "w=0",
+    "-",
+    "/",
+    "P99999999999Y",
+    "9999999999h",
+    "{",
+    "]",
+    "<Code>",
+    "retry after 99999999999999 years",
+];
+
+/// One of the ways in which bytes are lost, or made worse.
+fn spoil(text: &mut Vec<u8>, random: &mut fastrand::Rng) {
+    let at = random.usize(..=text.len());
+    match random.u8(..8) {
+        0 if at < text.len() => text[at] ^= 1 << random.u8(..8),
+        1 => text.truncate(at),
+        2 => text.extend_from_within(at..),
+        3 if at < text.len() => drop(text.remove(at)),
+        4 => *text = random.choice(HOSTILE).unwrap().into(),
+        5 => {
+            let from = random.usize(..=at);
+            text.splice(from..at, random.choice(HOSTILE).unwrap().bytes());
+        }
+        6 => {
+            let digits = std::iter::repeat_with(|| random.u8(b'0'..=b'9')).take(30).collect::<Vec<_>>();
+            text.splice(at..at, digits.into_iter().take(at % 30));
+        }
+        _ => text.splice(at..at, [random.u8(..)]).for_each(drop),
+    }
+}
+
+fn is_sane(signal: &Signal) -> bool {
+    let most = Duration::from_secs(100_000_000);
+    let is_count = |count: Option<f64>| count.is_none_or(|count| (0.0..=1e18).contains(&count));
+    let is_span = |span: Option<Duration>| span.is_none_or(|span| span <= most);
+    let is_limit = |limit: &StatedLimit| {
+        is_count(limit.limit)
+            && is_count(limit.remaining)
+            && is_span(limit.reset_after)
+            && limit.window != Some(Duration::ZERO)
+    };
+    signal.limits.iter().all(is_limit)
+        && is_span(signal.wait)
+        && is_span(signal.retry_after())
+        && !(signal.throttled && signal.wait == Some(Duration::ZERO))
+        && !(signal.throttled && signal.terminal)
+        && !signal.to_string().contains('\n')
+}
+
+#[test]
+fn whatever_is_sent_nothing_absurd_is_read() {
+    let (cases, mut random) = (Case::all(), fastrand::Rng::with_seed(7));
+    for _ in 0..2_000_000 {
+        let case = &cases[random.usize(..cases.len())];
+        let other = &cases[random.usize(..cases.len())];
+        let (mut fields, mut body) = (case.fields(), case.text("body").as_bytes().to_vec());
+        if random.bool() {
+            fields.extend(other.fields());
+        }
+        for _ in 0..random.usize(1..4) {
+            if random.bool() && !fields.is_empty() {
+                let (to, from) = (random.usize(..fields.len()), random.usize(..fields.len()));
+                if random.u8(..8) == 0 {
+                    fields[to].1 = fields[from].1.clone();
+                }
+                let at = random.usize(..fields.len());
+                spoil(&mut fields[at].1, &mut random);
+            } else {
+                spoil(&mut body, &mut random);
+            }
+        }
+        let status = if random.bool() { case.status() } else { other.status() };
+        let signal = Signal::read(status, &headers(&fields), &body, case.now());
+        assert!(is_sane(&signal), "{status} {fields:?} {:?}: {signal:?}", String::from_utf8_lossy(&body));
+    }
+}

@@ -160,7 +160,9 @@ fn limits_in_words(said: &Said, text: &str, found: &mut Found) {
 fn complete(found: &mut Found, said: &StatedLimit) -> bool {
     let known = found.limits_mut().find(|known| known.limit.is_none() && known.window == said.window);
     let has_one = known.is_some();
-    known.into_iter().for_each(|known| known.limit = said.limit);
+    if let Some(known) = known {
+        known.limit = said.limit;
+    }
     has_one
 }
 
@@ -170,7 +172,9 @@ fn violated(text: &str, found: &mut Found) {
     let violated = json.as_ref().and_then(|json| json.get("violated-policies")).and_then(Value::as_array);
     let names: Vec<&str> = violated.into_iter().flatten().filter_map(Value::as_str).collect();
     if text.contains("#quota-exceeded") && found.is_empty() {
-        names.iter().for_each(|name| found.push(StatedLimit::refused((*name).to_owned())));
+        for name in &names {
+            found.push(StatedLimit::refused((*name).to_owned()));
+        }
     }
     if let [only] = names.as_slice() {
         found.scope = Some(Scope::Bucket((*only).to_owned()));

@@ -90,6 +90,9 @@ fn pairs(name: &str, value: &str, _: bool, found: &mut Found) {
     let limits = limits.trim_start_matches("x-").trim_end_matches("-rate-limit");
     for (count, window) in value.split(',').filter_map(|pair| pair.trim().split_once(':')) {
         let (Some(count), window) = (number(count), number(window).and_then(span)) else { continue };
+        if window.is_none_or(|window| window.is_zero()) {
+            continue;
+        }
         let known = found.limits_mut().find(|known| known.name == limits && known.window == window);
         match known {
             Some(known) if is_used => known.remaining = known.limit.map(|limit| (limit - count).max(0.0)),
@@ -147,8 +150,8 @@ fn left_by_name(_: &str, value: &str, _: bool, found: &mut Found) {
     for member in split(value, b',') {
         let Some((name, left)) = member.rsplit_once(';') else { continue };
         let Some(left) = number(left.trim()) else { continue };
-        let digits = name.rfind(|last: char| !last.is_ascii_alphabetic()).map_or(0, |at| at + 1);
-        let digits = name[..digits].rfind(|last: char| !last.is_ascii_digit()).map_or(0, |at| at + 1);
+        let before_unit = name.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+        let digits = before_unit.trim_end_matches(|last: char| last.is_ascii_digit()).len();
         let window = name.get(digits..).and_then(|end| period(&end.to_ascii_lowercase()));
         found.push(StatedLimit { remaining: Some(left), window, ..StatedLimit::named(name.to_owned()) });
         if left < 1.0 || found.scope.is_none() {

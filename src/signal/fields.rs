@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::limit::{Found, StatedLimit, UNNAMED};
-use super::list::{bare, members, split};
+use super::list::{Member, bare, members, split};
 use super::moment::{Clock, by_size, millis, number, span, units, when};
 use super::name::{Name, Role, Words};
 
@@ -32,7 +32,7 @@ struct Record<'a> {
     reset: Option<Duration>,
     window: Option<Duration>,
     /// A name that the response gives it elsewhere.
-    label: Option<Cow<'a, str>>,
+    label: Option<String>,
 }
 
 /// One of the policies that a family lists beside its limit.
@@ -95,9 +95,9 @@ impl<'a> Fields<'a> {
     }
 
     /// A name that is given elsewhere for the limit without one.
-    pub(super) fn label(&mut self, label: &Cow<'a, str>, window: Option<Duration>) {
+    pub(super) fn label(&mut self, label: &str, window: Option<Duration>) {
         for record in self.records.iter_mut().filter(|record| record.name.words.is_empty()) {
-            record.label = Some(label.clone());
+            record.label = Some(label.to_owned());
             record.window = record.window.or(window);
         }
     }
@@ -256,8 +256,7 @@ impl<'a> Record<'a> {
         let left = left.or(is_spent.then_some(0.0)).or_else(|| Some((limit? - used?).max(0.0)));
         let is_nothing = limit.is_some_and(|limit| limit < 1.0) && left.is_some_and(|left| left < 1.0);
         let is_uncounted = self.limit == Some(Number::Negative) || (is_nothing && !is_refused);
-        let says_something =
-            limit.is_some() || left.is_some() || used.is_some() || self.is_loose() && self.reset.is_some();
+        let says_something = limit.is_some() || left.is_some() || self.is_loose() && self.reset.is_some();
         // A limit of nothing that is refused is one on what is under way.
         let name = if is_nothing && name.is_none() { Some("concurrency".to_owned()) } else { name };
         let title = name.map_or(Cow::Borrowed(UNNAMED), Cow::Owned);
@@ -285,7 +284,7 @@ fn join(record: &mut Record<'_>, policies: &mut SmallVec<[Policy<'_>; 4]>) {
         (Some(only), None) => {
             record.window = record.window.or(only.window);
             record.limit = Some(Number::Some(only.limit));
-            record.label = only.name.map(|name| Cow::Owned(name.to_owned()));
+            record.label = only.name.map(str::to_owned);
         }
         (Some(_), Some(_)) if limit.is_none() => return,
         (None, _) if policies.iter().filter(mine).all(|policy| !policy.is_in_limit) => {
@@ -313,7 +312,7 @@ fn is_same_family(one: &str, other: &str) -> bool {
 
 /// A limit, and policies after it that have a window each (draft 03).
 fn is_list_of_policies(value: &str) -> bool {
-    members(value).skip(1).any(|member| member.has_parameters())
+    members(value).skip(1).any(Member::has_parameters)
 }
 
 fn read(text: &str) -> Number {

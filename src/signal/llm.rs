@@ -30,10 +30,10 @@ pub(super) fn read(head: &Head, found: &mut Found) {
     for (name, value) in &head.fields {
         let Some(rest) = name.strip_prefix(UNIFIED) else { continue };
         let (claim, word) = rest.rsplit_once('-').unwrap_or(("", rest));
-        let reset = || when(bare(value), head.clock);
+        let until = || when(bare(value), head.clock);
         match (claim, word) {
             ("representative", "claim") => representative = Some(*value),
-            (_, "reset") => cap(&mut caps, claim).reset = reset(),
+            (_, "reset") => cap(&mut caps, claim).reset = until(),
             (_, "status") => cap(&mut caps, claim).is_rejected = *value == "rejected",
             _ => {}
         }

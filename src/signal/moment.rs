@@ -1,6 +1,6 @@
 //! Which time a text means: a span, or a moment.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use jiff::fmt::strtime;
 use jiff::tz::Offset;
@@ -16,6 +16,9 @@ const EPOCH_MILLIS: f64 = 1e11;
 const EPOCH_MICROS: f64 = 1e14;
 /// And from here on it is none of these.
 const NO_EPOCH: f64 = 1e17;
+
+/// No number that means anything is larger.
+const MOST: f64 = 1e18;
 
 /// No number and no date is longer.
 const LONGEST: usize = 100;
@@ -58,11 +61,15 @@ pub(super) fn number(text: &str) -> Option<f64> {
     let is_number = text.len() < LONGEST
         && text.starts_with(|first: char| first.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    if is_number { text.parse().ok() } else { None }
+    if is_number { text.parse().ok().filter(|number| *number < MOST) } else { None }
 }
 
 /// Rounded up to microseconds, in the server's favour.
 pub(super) fn span(seconds: f64) -> Option<Duration> {
+    if seconds < NO_SPAN { duration(seconds) } else { None }
+}
+
+fn duration(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64((seconds * 1e6).ceil() / 1e6).ok()
 }
 
@@ -76,7 +83,7 @@ pub(super) fn by_size(number: f64, clock: Clock<'_>) -> Option<Duration> {
         _ if number < NO_EPOCH => number / 1e6,
         _ => return None,
     };
-    clock.until(span(at)?)
+    clock.until(duration(at)?)
 }
 
 /// The same, of milliseconds.
@@ -103,7 +110,7 @@ pub(super) fn units(text: &str) -> Option<Duration> {
     }
     let span: Span = text.parse().ok()?;
     let length = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok()?;
-    length.try_into().ok()
+    Duration::try_from(length).ok().filter(|length| length.as_secs_f64() < NO_SPAN)
 }
 
 fn hours_minutes_seconds(text: &str) -> Option<Duration> {
@@ -116,11 +123,15 @@ fn hours_minutes_seconds(text: &str) -> Option<Duration> {
 
 /// A moment since 1970. One without a zone says nothing, except in the form of C's `asctime`, which is in GMT.
 pub(super) fn date(text: &str) -> Option<Duration> {
-    if text.len() > LONGEST || !text.is_ascii() {
+    let has = |byte: u8| text.as_bytes().contains(&byte);
+    if text.len() > LONGEST || !text.is_ascii() || !has(b':') {
         return None;
     }
-    let at = text.parse::<Timestamp>().ok().or_else(|| in_words(text))?;
-    at.duration_since(Timestamp::UNIX_EPOCH).try_into().ok()
+    if let Ok(at) = httpdate::parse_http_date(text) {
+        return at.duration_since(UNIX_EPOCH).ok();
+    }
+    let at = if has(b'-') { text.parse::<Timestamp>().ok() } else { None };
+    at.or_else(|| in_words(text))?.duration_since(Timestamp::UNIX_EPOCH).try_into().ok()
 }
 
 fn in_words(text: &str) -> Option<Timestamp> {

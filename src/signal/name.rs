@@ -158,7 +158,7 @@ fn marked<'w, 'a>(words: &'w [&'a str]) -> Option<(&'w [&'a str], &'a str, &'w [
     let says_no_more = |word: &&str| {
         matches!(*word, "remaining" | "available" | "used" | "requests" | "this") || period(word).is_some()
     };
-    (words.len() > 1 && words.iter().all(|word| says_no_more(&word))).then_some((&[], "", words))
+    (words.len() > 1 && words.iter().all(|word| says_no_more(word))).then_some((&[], "", words))
 }
 
 fn is_plain(words: &[&str], before: &[&str]) -> bool {

@@ -122,8 +122,8 @@ fn count(word: &str) -> Option<f64> {
 /// `6 requests per minute`, `1000 API calls / month`, `on tokens per min (TPM): Limit 6000, Used 5900`.
 pub(super) fn limit(message: &str) -> Option<StatedLimit> {
     let words: Vec<&str> = message.split_whitespace().collect();
-    let pers = words.iter().enumerate().filter(|(_, word)| matches!(**word, "per" | "/"));
-    pers.filter_map(|(at, _)| limit_at(message, &words, at)).next()
+    let mut pers = words.iter().enumerate().filter(|(_, word)| matches!(**word, "per" | "/"));
+    pers.find_map(|(at, _)| limit_at(message, &words, at))
 }
 
 fn limit_at(message: &str, words: &[&str], at: usize) -> Option<StatedLimit> {

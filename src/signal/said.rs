@@ -86,7 +86,9 @@ impl Said {
             Value::String(text) => self.visit_text(key, text, clock),
             Value::Number(number) => self.visit_number(key, number, clock),
             Value::Array(members) => {
-                members.iter().for_each(|member| self.visit_at(key, member, clock, found, depth + 1));
+                for member in members {
+                    self.visit_at(key, member, clock, found, depth + 1);
+                }
             }
             Value::Object(fields) => {
                 if key == "headers" {
@@ -163,7 +165,7 @@ fn read_head(value: &Value, clock: Clock<'_>, found: &mut Found) {
 
 fn number_of(value: &Value) -> Option<f64> {
     match value {
-        Value::Number(number) => number.as_f64().filter(|number| *number >= 0.0),
+        Value::Number(number) => number.as_f64().filter(|number| (0.0..1e18).contains(number)),
         Value::String(text) => number(bare(text)),
         _ => None,
     }

@@ -1,6 +1,5 @@
 //! Which form each field of a head has, and what all of them state together.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use super::fields::Fields;
@@ -77,16 +76,16 @@ impl<'a> Labels<'a> {
         true
     }
 
-    fn apply(&self, fields: &mut Fields<'a>, is_refused: bool, found: &mut Found) {
+    fn apply(&self, fields: &mut Fields<'_>, is_refused: bool, found: &mut Found) {
         found.blames_service = self.kind == Some("service");
         if let (Some(category), Some(kind)) = (self.category, self.kind) {
-            fields.label(&Cow::Owned(format!("{category}-{kind}")), span_of(kind));
+            fields.label(&format!("{category}-{kind}"), span_of(kind));
         }
         let Some(name) = self.name else { return };
         if self.is_reason && is_refused && fields.is_empty() && found.is_empty() {
             found.push(StatedLimit::refused(name.to_owned()));
         }
-        fields.label(&Cow::Borrowed(name), None);
+        fields.label(name, None);
     }
 }
 
