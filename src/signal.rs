@@ -141,7 +141,8 @@ fn decide(view: View) -> Signal {
     if !head.fields.is_empty() && !is_outdated {
         trios::read(&head, is_refused, view.hints, &mut found);
     }
-    let said = body::read(view.status, view.body, &head, &mut found);
+    let mut said = body::read(view.status, view.body, &head, &mut found);
+    said.meanings.extend(aws::meaning_of_head(&head));
     let stated = wait::stated(&head);
     let outcome = outcome::of(view.status.as_u16(), &head, &found, &said, stated);
     let throttled = outcome == Outcome::Throttled;

@@ -10,7 +10,9 @@ use super::said::{Said, until_affordable};
 use super::{aws, prose, terminal};
 
 /// A refusal inside a success has one of these in it. Without any the body is not read.
-const MARKS: [&[u8]; 10] = [
+const MARKS: [&[u8]; 12] = [
+    b"frequency",
+    b"lockout",
     b"limit",
     b"throttl",
     b"429",
@@ -50,7 +52,7 @@ pub(super) fn read(status: StatusCode, body: &[u8], head: &Head, found: &mut Fou
     }
     said.conclude(head.clock);
     if is_refused {
-        limits_in_words(&said, text, found);
+        limits_in_words(status, &said, text, found);
     }
     said
 }
@@ -137,13 +139,15 @@ fn events(text: &str, head: &Head, found: &mut Found, said: &mut Said) {
 }
 
 /// What only the message says of limits.
-fn limits_in_words(said: &Said, text: &str, found: &mut Found) {
+fn limits_in_words(status: StatusCode, said: &Said, text: &str, found: &mut Found) {
     let limit = prose::limit(&said.messages);
     if let Some(limit) = limit.filter(|limit| !complete(found, limit))
         && found.is_empty()
     {
         let is_known = limit.remaining.is_some() || terminal::is_too_large(&said.messages);
-        let is_refused = said.means(Meaning::Throttled) || terminal::is_monthly(&said.messages);
+        let is_refused = status == StatusCode::TOO_MANY_REQUESTS
+            || said.means(Meaning::Throttled)
+            || terminal::is_monthly(&said.messages);
         let remaining = if is_known || !is_refused { None } else { Some(0.0) };
         found.push(StatedLimit { remaining: limit.remaining.or(remaining), ..limit });
     }
@@ -185,7 +189,7 @@ fn has_marks(body: &[u8]) -> bool {
     let starts =
         |at: usize, mark: &[u8]| body.get(at..at + mark.len()).is_some_and(|here| here.eq_ignore_ascii_case(mark));
     body.iter().enumerate().any(|(at, byte)| {
-        matches!(byte | 0x20, b'l' | b't' | b'4' | b'b' | b'm' | b'e' | b'<')
+        matches!(byte | 0x20, b'f' | b'l' | b't' | b'4' | b'b' | b'm' | b'e' | b'<')
             && MARKS.iter().any(|mark| starts(at, mark))
     })
 }

@@ -31,7 +31,7 @@ const FORMS: [(&str, Form); 16] = [
 ];
 
 /// Names that the words in them do not explain, and what they would be called else.
-const ALIASES: [(&str, &str); 11] = [
+const ALIASES: [(&str, &str); 14] = [
     ("x-bapi-limit", "x-bapi-ratelimit-limit"),
     ("x-bapi-limit-status", "x-bapi-ratelimit-remaining"),
     ("x-bapi-limit-reset-timestamp", "x-bapi-ratelimit-reset"),
@@ -43,6 +43,9 @@ const ALIASES: [(&str, &str); 11] = [
     ("x-ratelimit-clientlimit", "x-ratelimit-client-limit"),
     ("x-ratelimit-clientremaining", "x-ratelimit-client-remaining"),
     ("x-ratelimit-delay", "x-ratelimit-retry-after"),
+    ("x-ratelimit-burst-capacity", "x-ratelimit-limit"),
+    ("x-trial-endpoint-call-limit", "x-trial-ratelimit-limit"),
+    ("x-trial-endpoint-call-remaining", "x-trial-ratelimit-remaining"),
 ];
 
 pub(super) fn alias(name: &str) -> &str {
@@ -71,7 +74,7 @@ fn form_by_value(name: &str, value: &str) -> Option<Form> {
 
 /// `32/40`, `api-usage=18/5000`: used, of all.
 fn used_of(_: &str, value: &str, _: bool, found: &mut Found) {
-    for part in split(value, b',') {
+    for part in value.split([',', ';']).map(str::trim) {
         let (name, numbers) = part.split_once('=').unwrap_or(("requests", part));
         let Some((used, limit)) = numbers.split('(').next().and_then(|numbers| numbers.split_once('/')) else {
             continue;

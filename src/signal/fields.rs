@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::limit::{Found, StatedLimit, UNNAMED};
 use super::list::{Member, bare, members, split};
 use super::moment::{Clock, by_size, millis, number, span, units, when};
-use super::name::{Name, Role, Words};
+use super::name::{Name, Role, Words, period};
 
 /// A number as a field has it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,9 +144,19 @@ impl<'a> Fields<'a> {
         before: usize,
         slot: for<'r> fn(&'r mut Record<'a>) -> &'r mut Option<Number>,
     ) {
+        if let Some(number) = with_thousands(bare(value)).filter(|_| name.role != Role::Used) {
+            slot(self.record(name, before)).get_or_insert(number);
+            return;
+        }
         for (place, member) in members(value).enumerate() {
             let record = self.record(name, before + place);
-            slot(record).get_or_insert(read(member.head));
+            let (head, of) = member.head.split_once('/').unwrap_or((member.head, ""));
+            slot(record).get_or_insert(read(head));
+            // `100/hour`, and `59/60` of what is left or used.
+            record.window = record.window.or(period(of.trim()));
+            if let (Some(limit), Role::Remaining | Role::Used) = (number(of.trim()), name.role) {
+                record.limit.get_or_insert(Number::Some(limit));
+            }
             let window = member.parameter("w").and_then(number).and_then(span);
             record.window = record.window.or(window.filter(|window| !window.is_zero()));
         }
@@ -189,15 +199,18 @@ impl<'a> Fields<'a> {
         record.window = record.window.or(window.filter(|window| !window.is_zero()));
     }
 
-    /// A reset and a window that are of no limit by name are of the only limit of that family.
+    /// A reset and a window that are of no limit by name are of the only limit of that family, or of the only empty one.
     fn share_loose_ends(&mut self) {
         while let Some(at) = self.records.iter().position(|record| {
             let others = self.records.iter().filter(|other| other.is_of(record) && !other.is_loose()).count();
             record.is_loose() && record.name.words.is_empty() && others > 0
         }) {
             let loose = self.records.remove(at);
-            let mut others = self.records.iter_mut().filter(|other| other.is_of(&loose) && !other.is_loose());
-            if let (Some(only), None) = (others.next(), others.next()) {
+            let others = |record: &Record| record.is_of(&loose) && !record.is_loose();
+            let is_only = self.records.iter().filter(|record| others(record)).count() == 1;
+            let is_it = |record: &Record| others(record) && (is_only || record.is_empty());
+            let is_clear = self.records.iter().filter(|record| is_it(record)).count() == 1;
+            if let Some(only) = self.records.iter_mut().find(|record| is_clear && is_it(record)) {
                 only.reset = only.reset.or(loose.reset);
                 only.window = only.window.or(loose.window);
             }
@@ -222,13 +235,17 @@ impl<'a> Record<'a> {
         is_same && is_same_family(self.name.family, name.family)
     }
 
-    fn is_of(&self, other: &Self) -> bool {
+    fn is_of(&self, other: &Record<'_>) -> bool {
         is_same_family(self.name.family, other.name.family)
     }
 
     /// It has no number of its own.
     fn is_loose(&self) -> bool {
         self.limit.is_none() && self.remaining.is_none() && self.used.is_none()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.remaining.and_then(positive).is_some_and(|left| left < 1.0)
     }
 
     /// The name with a unit is the more exact one.
@@ -322,6 +339,14 @@ fn read(text: &str) -> Number {
         (None, Some(_)) => Number::Negative,
         (None, None) => Number::Junk,
     }
+}
+
+/// `1,000`. Several limits that a proxy has joined have a space after the comma.
+fn with_thousands(text: &str) -> Option<Number> {
+    let (first, rest) = text.split_once(',')?;
+    let is_group = |group: &str| group.len() == 3 && number(group).is_some();
+    let is_one = (1..=3).contains(&first.len()) && !first.starts_with('0') && rest.split(',').all(is_group);
+    if is_one { number(&text.replace(',', "")).map(Number::Some) } else { None }
 }
 
 fn positive(number: Number) -> Option<f64> {

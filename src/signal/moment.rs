@@ -24,11 +24,12 @@ const MOST: f64 = 1e18;
 const LONGEST: usize = 100;
 
 /// How moments are written besides RFC 3339, without the name of the weekday, which servers get wrong.
-const FORMS: [&str; 7] = [
+const FORMS: [&str; 8] = [
     "%d %b %Y %H:%M:%S GMT",
     "%d-%b-%y %H:%M:%S GMT",
     "%b %d %H:%M:%S %Y",
     "%b %d %Y %H:%M:%S GMT%z",
+    "%d %b %Y %H:%M:%S UTC",
     "%d %b %Y %H:%M:%S %z",
     "%Y-%m-%d %H:%M:%S UTC",
     "%Y-%m-%d %H:%M:%S %z",

@@ -128,15 +128,20 @@ impl<'a> Name<'a> {
         }
     }
 
-    /// What is written together with `limit`: `readratelimit`, `appminlimit`.
+    /// What is written together with `limit`: `readratelimit`, `appminlimit`, `tokenlimit`.
     fn add_fused(&mut self, fused: &'a str) {
-        match fused.strip_prefix("app") {
-            Some(rest) if !rest.is_empty() => {
-                self.words.push("app");
-                self.add(rest);
-            }
-            _ => self.add(fused),
+        let rest = fused.strip_prefix("app").filter(|rest| period(rest).is_some());
+        if rest.is_some() {
+            self.words.push("app");
         }
+        let word = rest.unwrap_or(fused);
+        match word {
+            "min" => self.words.push("minute"),
+            "token" => self.words.push("tokens"),
+            "" => {}
+            word => self.words.push(word),
+        }
+        self.window = period(word).or(self.window);
     }
 }
 
@@ -156,7 +161,8 @@ fn marked<'w, 'a>(words: &'w [&'a str]) -> Option<(&'w [&'a str], &'a str, &'w [
         }
     }
     let says_no_more = |word: &&str| {
-        matches!(*word, "remaining" | "available" | "used" | "requests" | "this") || period(word).is_some()
+        matches!(*word, "remaining" | "available" | "used" | "consumed" | "requests" | "tokens" | "this")
+            || period(word).is_some()
     };
     (words.len() > 1 && words.iter().all(|word| says_no_more(word))).then_some((&[], "", words))
 }
@@ -213,7 +219,7 @@ mod tests {
             ("x-app-limit-24hour-limit", "x-app-limit", "app-24hour", Role::Limit, 86_400),
             ("x-readratelimit-usage", "x-readratelimit", "read", Role::Used, 0),
             ("x-ms-user-quota-resets-after", "x-ms-user-quota", "user-quota", Role::Reset, 0),
-            ("x-appminlimit-remaining", "x-appminlimit", "app", Role::Remaining, 60),
+            ("x-appminlimit-remaining", "x-appminlimit", "app-minute", Role::Remaining, 60),
             ("x-limit-per-second", "x", "", Role::Limit, 1),
             ("x-remaining-today", "x", "", Role::Remaining, 86_400),
             ("3scale-limit-reset", "3scale-limit", "", Role::Reset, 0),

@@ -6,7 +6,7 @@ use super::codes::Meaning;
 use super::head::Head;
 use super::limit::{Found, StatedLimit};
 use super::said::Said;
-use super::{aws, prose, terminal};
+use super::{prose, terminal};
 
 /// A limit on so long a time is an allowance, and nothing that one waits for.
 const AN_ALLOWANCE: Duration = Duration::from_secs(28 * 86_400);
@@ -55,7 +55,6 @@ fn is_allowance(status: u16, found: &Found, said: &Said, wait: Option<Duration>)
 fn is_throttled(status: u16, head: &Head, found: &Found, said: &Said, wait: Option<Duration>) -> bool {
     let says_so = said.means(Meaning::Throttled)
         || said.means(Meaning::Lagging)
-        || aws::meaning_of_head(head) == Some(Meaning::Throttled)
         || (said.means(Meaning::Counted) && prose::speaks_of_traffic(&said.messages));
     let is_empty = || found.limits().any(StatedLimit::is_exhausted);
     match status {

@@ -7,7 +7,7 @@ use super::moment::{Clock, number, units, when};
 use super::name::period;
 
 /// What is said where there is too much traffic.
-const OF_TRAFFIC: [&str; 23] = [
+const OF_TRAFFIC: [&str; 24] = [
     "rate limit",
     "rate-limit",
     "ratelimit",
@@ -30,6 +30,7 @@ const OF_TRAFFIC: [&str; 23] = [
     "call frequency",
     "quota exceeded",
     "over quota",
+    "temporary lockout",
     // A firewall says so of too many requests as well.
     "forbidden by administrative rules",
 ];
@@ -109,8 +110,8 @@ pub(super) fn refused_name(message: &str) -> Option<&str> {
 }
 
 pub(super) fn number_after(message: &str, before: &str) -> Option<f64> {
-    let at = message.find(before)? + before.len();
-    count(message.get(at..)?.trim_start_matches([':', ' ']).split_whitespace().next()?)
+    let mut places = message.match_indices(before).map(|(at, _)| at + before.len());
+    places.find_map(|at| count(message.get(at..)?.trim_start_matches([':', ' ']).split_whitespace().next()?))
 }
 
 /// With commas between thousands.

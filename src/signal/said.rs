@@ -71,7 +71,12 @@ impl Said {
     pub(super) fn hear(&mut self, message: &str) {
         let room = MOST_TEXT.saturating_sub(self.messages.len());
         let end = (0..=room.min(message.len())).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
-        self.messages.extend(message.get(..end).unwrap_or_default().chars().map(|c| c.to_ascii_lowercase()));
+        let words = message.get(..end).unwrap_or_default().split_ascii_whitespace();
+        // An address of a document about limits says nothing of this one.
+        for word in words.filter(|word| !word.contains("://")) {
+            self.messages.extend(word.chars().map(|c| c.to_ascii_lowercase()));
+            self.messages.push(' ');
+        }
         self.messages.push('\n');
     }
 
@@ -110,7 +115,7 @@ impl Said {
         }
         match wait(key, text, clock) {
             Some(wait) => self.wait = self.wait.max(Some(wait)),
-            None if text.contains(' ') || text.contains(':') => self.hear(text),
+            None if text.contains(' ') => self.hear(text),
             None => {}
         }
     }

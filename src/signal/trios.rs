@@ -65,7 +65,8 @@ impl<'a> Labels<'a> {
                 found.scope = value.map(|name| Scope::Bucket(name.to_owned()));
             }
             "bucket" => found.scope = value.map(|name| Scope::Bucket(name.to_owned())),
-            "reason" | "problem" => (self.name, self.is_reason) = (value, value.is_some()),
+            "reason" => (self.name, self.is_reason) = (value, value.is_some()),
+            "problem" => self.kind = value,
             "category" => self.category = value,
             "type" => self.kind = value,
             "global" => found.scope = Some(Scope::Account),

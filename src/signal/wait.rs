@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::head::Head;
+use super::list::bare;
 use super::moment::{millis, number, when};
 use super::name::{Name, Role};
 
@@ -57,6 +58,7 @@ fn longest_of(head: &Head, name: &str, is_millis: bool) -> Option<Duration> {
 
 /// Of values that a proxy has joined, the longest. A date has a comma in it.
 fn longest(value: &str, read: &dyn Fn(&str) -> Option<Duration>) -> Option<Duration> {
+    let value = bare(value);
     if !value.contains(',') {
         return read(value);
     }
