@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -37,7 +37,8 @@ pin_project! {
     #[project = SourceProject]
     enum Source<B: Body> {
         Live { #[pin] body: B },
-        Read { frames: Frames<B>, hint: SizeHint },
+        /// So much of it is in memory; then comes the rest.
+        Peeked { frames: Frames<B>, rest: Option<Pin<Box<B>>> },
     }
 }
 
@@ -52,12 +53,21 @@ impl<B: Body> ThrottleBody<B> {
         Self { hold: Some(unread.hold(permit)), ..self }
     }
 
-    /// As it came, in memory; `None` if it is large, or has not come before `until`, and was dropped.
-    pub(crate) async fn read_ahead(self, until: Instant) -> Option<Self> {
-        let hint = self.size_hint();
-        let Source::Live { body } = self.source else { return Some(self) };
-        let frames = timeout_at(until, read_all(body)).await.ok()??;
-        Some(Self { source: Source::Read { frames, hint }, hold: self.hold })
+    /// The same, with as much of it in memory as comes before `until`, and is not too large; and whether that is all.
+    pub(crate) async fn peek(self, until: Instant) -> (Self, Peeked) {
+        let (mut frames, rest) = match self.source {
+            Source::Live { body } => (VecDeque::new(), Some(Box::pin(body))),
+            Source::Peeked { frames, rest } => (frames, rest),
+        };
+        let rest = match rest {
+            Some(mut body) => {
+                let ended = timeout_at(until, read_on(body.as_mut(), &mut frames)).await == Ok(true);
+                Some(body).filter(|_| !ended)
+            }
+            None => None,
+        };
+        let peeked = Peeked { bytes: bytes_of::<B>(&frames), is_whole: rest.is_none() };
+        (Self { source: Source::Peeked { frames, rest }, hold: self.hold }, peeked)
     }
 }
 
@@ -70,22 +80,35 @@ pub(crate) fn is_none(method: &Method, status: StatusCode, headers: &HeaderMap, 
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length == "0")
 }
 
-/// All frames until the end or the first error; `None` if they are more than is kept.
-async fn read_all<B: Body>(body: B) -> Option<Frames<B>> {
-    let (mut frames, mut size, mut body) = (VecDeque::new(), 0, pin!(body));
-    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        size += frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Buf::remaining);
+/// What is in memory of a body.
+pub(crate) struct Peeked {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) is_whole: bool,
+}
+
+/// All frames until the end or the first error, which is one; false if they are more than is kept.
+async fn read_on<B: Body>(mut body: Pin<&mut B>, frames: &mut Frames<B>) -> bool {
+    let mut size: usize = frames.iter().map(data::<B>).map(<[u8]>::len).sum();
+    while size <= MOST_READ_AHEAD {
+        let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { return true };
+        size += data::<B>(&frame).len();
         let failed = frame.is_err();
         frames.push_back(frame);
         if failed {
             // Some bodies answer with the same error for ever.
-            break;
-        }
-        if size > MOST_READ_AHEAD {
-            return None;
+            return true;
         }
     }
-    Some(frames)
+    false
+}
+
+/// The data of a frame; of one in pieces, the first.
+fn data<B: Body>(frame: &Result<Frame<B::Data>, B::Error>) -> &[u8] {
+    frame.as_ref().ok().and_then(Frame::data_ref).map_or(&[], Buf::chunk)
+}
+
+fn bytes_of<B: Body>(frames: &Frames<B>) -> Vec<u8> {
+    frames.iter().flat_map(data::<B>).copied().collect()
 }
 
 impl<B: Body> Body for ThrottleBody<B> {
@@ -120,21 +143,34 @@ impl<B: Body> Body for Source<B> {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         match self.project() {
             SourceProject::Live { body } => body.poll_frame(cx),
-            SourceProject::Read { frames, .. } => Poll::Ready(frames.pop_front()),
+            SourceProject::Peeked { frames, rest } => match (frames.pop_front(), rest) {
+                (Some(frame), _) => Poll::Ready(Some(frame)),
+                (None, Some(rest)) => rest.as_mut().poll_frame(cx),
+                (None, None) => Poll::Ready(None),
+            },
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Live { body } => body.is_end_stream(),
-            Self::Read { frames, .. } => frames.is_empty(),
+            Self::Peeked { frames, rest } => frames.is_empty() && rest.as_ref().is_none_or(|rest| rest.is_end_stream()),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Live { body } => body.size_hint(),
-            Self::Read { hint, .. } => *hint,
+            Self::Peeked { frames, rest } => {
+                let read = frames.iter().map(|frame| data::<B>(frame).len() as u64).sum::<u64>();
+                let hint = rest.as_ref().map_or(SizeHint::with_exact(0), |rest| rest.size_hint());
+                let mut all = SizeHint::new();
+                all.set_lower(hint.lower() + read);
+                if let Some(upper) = hint.upper() {
+                    all.set_upper(upper + read);
+                }
+                all
+            }
         }
     }
 }

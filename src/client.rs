@@ -22,6 +22,9 @@ use crate::retry_budget::RetryBudget;
 use crate::sender::Sender;
 use crate::unread::{UNREAD_FOR, Unread};
 
+/// How many requests to one host are in flight at most, of one who is careful.
+const CAREFUL: usize = 4;
+
 /// A client that waits until its limits let a request go. Clones share the limits and the connections.
 ///
 /// # Examples
@@ -209,6 +212,8 @@ pub struct ClientBuilder {
     pub(crate) retry_budget: (u32, u32),
     pub(crate) unread_for: Duration,
     pub(crate) redirects: Redirects,
+    pub(crate) heeds_reports: bool,
+    pub(crate) careful: bool,
     /// The first setting that cannot be kept.
     pub(crate) invalid: Option<Invalid>,
 }
@@ -243,6 +248,8 @@ impl ClientBuilder {
             retry_budget: RETRY_BUDGET,
             unread_for: UNREAD_FOR,
             redirects: Redirects::default(),
+            heeds_reports: true,
+            careful: false,
             invalid: None,
         }
     }
@@ -259,7 +266,8 @@ impl ClientBuilder {
         let numbers = (FIRST_HOST..).zip(&self.hosts);
         let numbers = numbers.flat_map(|(rule, (keys, _))| keys.iter().map(move |key| (key.clone(), rule)));
         let rules = Rules::new(numbers.collect(), self.whole.is_some().then(|| Key::new("")));
-        let limits = [self.each_host, self.whole.unwrap_or_default(), self.each_key];
+        let careful = if self.careful { Limits::new().in_flight(CAREFUL) } else { Limits::new() };
+        let limits = [self.each_host.with(careful), self.whole.unwrap_or_default(), self.each_key];
         let limits = limits.into_iter().chain(self.hosts.into_iter().map(|(_, limits)| limits));
         let limiter = self.limiter.rules(limits).build()?;
         let (http, redirects) = match self.http {
@@ -275,7 +283,8 @@ impl ClientBuilder {
         let budget = Mutex::new(RetryBudget::new(percent, floor));
         let retries = Retries { most_attempts, backoff, trusts_503, budget };
         let unread = Arc::new(Unread::new(self.unread_for));
-        let exchange = Arc::new(Exchange { limiter, rules, retries, unread });
+        let heeds_reports = self.heeds_reports;
+        let exchange = Arc::new(Exchange { limiter, rules, retries, unread, heeds_reports });
         Ok(Client { sender: Arc::new(Sender { http, exchange, headers, redirects }) })
     }
 }

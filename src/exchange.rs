@@ -9,8 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use crate::admission::Report;
 use crate::backoff::{self, Backoff};
 use crate::context::Context;
+use crate::cost::Unit;
 use crate::counting::Rules;
 use crate::error::Stop;
 use crate::key::Key;
@@ -18,7 +20,7 @@ use crate::limiter::Limiter;
 use crate::permit::Permit;
 use crate::refused::{Reason, Refused};
 use crate::retry_budget::RetryBudget;
-use crate::signal::{self, Signal};
+use crate::signal::{Scope, Signal, StatedLimit};
 use crate::time::Time;
 use crate::trip::Trip;
 use crate::unread::{UNREAD_FOR, Unread};
@@ -44,6 +46,8 @@ pub(crate) struct Exchange {
     pub(crate) rules: Rules,
     pub(crate) retries: Retries,
     pub(crate) unread: Arc<Unread>,
+    /// Whether what servers say is left is kept to.
+    pub(crate) heeds_reports: bool,
 }
 
 /// When a request is sent again.
@@ -95,7 +99,7 @@ impl Exchange {
         let budget = Mutex::new(RetryBudget::new(RETRY_BUDGET.0, RETRY_BUDGET.1));
         let (most_attempts, backoff) = (MOST_ATTEMPTS, Backoff::default());
         let retries = Retries { most_attempts, backoff, trusts_503: false, budget };
-        Self { limiter, rules: Rules::one(), retries, unread: Arc::new(Unread::new(UNREAD_FOR)) }
+        Self { limiter, rules: Rules::one(), retries, unread: Arc::new(Unread::new(UNREAD_FOR)), heeds_reports: true }
     }
 
     /// How far a request has come that begins now.
@@ -127,8 +131,12 @@ impl Exchange {
     /// The answer, holding the permit until its body has ended, and what has happened.
     pub(crate) fn hand_out<W: Wire>(&self, ended: Ended<W>, trip: &Trip<W::Response>, at_once: bool) -> W::Response {
         let mut answer = match ended {
-            Ended::Last { answer, .. } if at_once => answer,
-            Ended::Last { answer, permit, copy, .. } => answer.hold(&copy.method, permit, &self.unread),
+            Ended::Last { mut answer, permit, copy, signal } => {
+                if !signal.is_plain() {
+                    answer.extensions_mut().insert(signal);
+                }
+                if at_once { answer } else { answer.hold(&copy.method, permit, &self.unread) }
+            }
             Ended::Earlier(answer) => answer,
         };
         answer.extensions_mut().insert(trip.attempts);
@@ -223,7 +231,7 @@ impl Exchange {
             permit.give_back();
         } else {
             if is_silence {
-                permit.heard(Reply::Failed(None));
+                permit.heard(Reply::Failed(None), &[]);
             }
             drop(permit);
         }
@@ -246,8 +254,10 @@ impl Exchange {
         copy: Copy<W::Request>,
         trip: &mut Trip<W::Response>,
     ) -> Result<Next<W>, W::Error> {
-        let signal = signal::read(answer.status(), answer.headers(), since_1970());
-        let reply = verdict::reply(signal, fastrand::u32(..));
+        let Some((answer, signal)) = self.read(answer, trip).await else {
+            return Err(W::stopped(Stop::Cancelled, copy.request.as_ref()));
+        };
+        let reply = verdict::reply(&signal, fastrand::u32(..));
         trip.attempts.refused += usize::from(signal.throttled);
         let here = copy.request.as_ref().map(Letter::host);
         if let Some(elsewhere) = answer.url().map(host).filter(|there| here.is_some_and(|here| here != *there)) {
@@ -256,9 +266,9 @@ impl Exchange {
             self.shut(elsewhere, reply);
             return Ok(Next::Done(Ended::Last { answer, permit, copy, signal }));
         }
-        permit.heard(reply);
+        permit.heard(reply, &self.reports(&signal));
         let shut = if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for() };
-        let verdict = self.decide(follows, Outcome::Answered(signal), &copy, shut, trip);
+        let verdict = self.decide(follows, Outcome::Answered(&signal), &copy, shut, trip);
         let again = match (verdict, copy.request) {
             (Verdict::Done, request) | (_, request @ None) => {
                 return Ok(Next::Done(Ended::Last { answer, permit, copy: Copy { request, ..copy }, signal }));
@@ -272,6 +282,28 @@ impl Exchange {
             trip.back_off(delay).await.map_err(|stop| W::stopped(stop, Some(&again)))?;
         }
         Ok(Next::Send(again))
+    }
+
+    /// What an answer says; of a refusal or a failure the body, too, as far as it is here. `None` if it was cancelled meanwhile.
+    async fn read<A: Answer>(&self, answer: A, trip: &mut Trip<A>) -> Option<(A, Signal)> {
+        let status = answer.status();
+        let (answer, body) = if status.is_client_error() || status.is_server_error() {
+            let (answer, peeked) = trip.look_into(answer).await?;
+            (answer, peeked.bytes)
+        } else {
+            (answer, Vec::new())
+        };
+        let signal = Signal::read(status, answer.headers(), &body, since_1970());
+        Some((answer, signal))
+    }
+
+    /// What it says is left of limits that hold for all of the host.
+    fn reports(&self, signal: &Signal) -> Vec<Report> {
+        let is_narrow = matches!(signal.scope, Some(Scope::Route | Scope::Bucket(_)));
+        if is_narrow || !self.heeds_reports {
+            return Vec::new();
+        }
+        signal.limits.iter().filter_map(|limit| report(limit, signal.throttled)).collect()
     }
 
     /// Nobody goes to a host for a while that was asked by way of another one.
@@ -290,7 +322,7 @@ impl Exchange {
     fn decide<R, A: Answer>(
         &self,
         follows: bool,
-        outcome: Outcome,
+        outcome: Outcome<'_>,
         copy: &Copy<R>,
         shut: Duration,
         trip: &mut Trip<A>,
@@ -319,6 +351,26 @@ fn had<W: Wire>(answer: Option<W::Response>, refused: Refused) -> Result<Ended<W
         Some(answer) if !matches!(refused.reason, Reason::Cancelled | Reason::Closed) => Ok(Ended::Earlier(answer)),
         _ => Err(refused.into()),
     }
+}
+
+/// What one limit says to those who come next; nothing, if it does not say what is left.
+fn report(limit: &StatedLimit, refused: bool) -> Option<Report> {
+    let unit = if limit.name.contains("token") { Unit::TOKENS } else { Unit::REQUESTS };
+    Some(Report {
+        name: Arc::from(&*limit.name),
+        unit,
+        left: whole(limit.remaining?),
+        most: limit.limit.map(whole),
+        resets_after: limit.reset_after,
+        window: limit.window,
+        refused,
+    })
+}
+
+/// Rounded down. What is no number is none.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast stops at the ends")]
+fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 /// By the wall clock, for responses that do not say what theirs shows.

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::body::{self, ThrottleBody};
+use crate::body::{self, Peeked, ThrottleBody};
 use crate::client::Client;
 use crate::context::Context;
 use crate::error::{self, Error, Stop};
@@ -324,9 +324,10 @@ where
         None
     }
 
-    async fn read_ahead(self, until: Instant) -> Option<Self> {
+    async fn peek(self, until: Instant) -> (Self, Peeked) {
         let (head, body) = self.into_parts();
-        Some(Self::from_parts(head, body.read_ahead(until).await?))
+        let (body, peeked) = body.peek(until).await;
+        (Self::from_parts(head, body), peeked)
     }
 
     fn hold(self, method: &Method, permit: Permit, unread: &Arc<Unread>) -> Self {

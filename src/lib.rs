@@ -89,6 +89,7 @@
 //! therefore lets at most `burst + rate × (t + 2 ms)` go.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
 // words and arithmetic: no clock, lock, async or randomness; `now` and `random` are arguments
 mod time;
@@ -165,6 +166,7 @@ pub use quota::{Anchor, Quota};
 pub use refused::{Reason, Refused};
 pub use request::RequestBuilder;
 pub use reservation::{Reservation, Reserved};
+pub use signal::{Fault, Hints, Scope, Signal, StatedLimit};
 
 /// What reqwest's users import beside its client, so that only the crate's name changes.
 pub use reqwest::{

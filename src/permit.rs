@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::admission::{Arrival, Grant};
+use crate::admission::{Arrival, Grant, Report};
 use crate::cost::Unit;
 use crate::entrance::Entrance;
 use crate::wait::Reply;
@@ -57,16 +57,21 @@ impl Permit {
     /// The server took the request: windows count from now, unless their [`Anchor`](crate::Anchor) says otherwise, and a
     /// gate that was paused is open.
     pub fn answered(&mut self) {
-        self.heard(Reply::Taken);
+        self.heard(Reply::Taken, &[]);
     }
 
-    /// What the answer says, or that there was none in time, about the first of its gates.
-    pub(crate) fn heard(&mut self, reply: Reply) {
+    /// What the answer says, or that there was none in time, about the first of its gates; and what it says is left there.
+    pub(crate) fn heard(&mut self, reply: Reply, reports: &[Report]) {
         let Some(grant) = &self.grant else { return };
-        self.entrance.shared.with(|core, now| match reply {
-            Reply::Taken => core.answered(grant, now),
-            Reply::Refused(wait) => core.refused(grant, 0, wait, now),
-            Reply::Failed(wait) => core.failed(grant, 0, wait, now),
+        self.entrance.shared.with(|core, now| {
+            if !reports.is_empty() {
+                core.report(grant, 0, reports, now);
+            }
+            match reply {
+                Reply::Taken => core.answered(grant, now),
+                Reply::Refused(wait) => core.refused(grant, 0, wait, now),
+                Reply::Failed(wait) => core.failed(grant, 0, wait, now),
+            }
         });
     }
 

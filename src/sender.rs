@@ -50,7 +50,7 @@ impl Sender {
     /// Where an answer leads that is not to be repeated: to the caller, or to another address.
     async fn follow(&self, ended: Ended<Http>, trip: &mut Trip<Response>) -> Result<Onward, Error> {
         let Ended::Last { answer, permit, copy, signal } = ended else { return Ok(Break(ended)) };
-        let wait = verdict::before_a_hop(signal, trip.budget()).filter(|_| answer.status().is_redirection());
+        let wait = verdict::before_a_hop(&signal, trip.budget()).filter(|_| answer.status().is_redirection());
         let hop = if wait.is_some() { self.hop(&answer, &copy, trip)? } else { None };
         let (wait, (redirects, hop), mut next) = match (wait, hop, copy.request) {
             (Some(wait), Some(hop), Some(next)) => (wait, hop, next),

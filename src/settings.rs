@@ -118,6 +118,22 @@ impl ClientBuilder {
         self
     }
 
+    // --- what servers say
+
+    /// Whether what a server says is left of its limits is kept to, host by host: nobody goes for whom nothing is left, and one goes
+    /// ahead when it is to be reset. It is, unless set to false. A refusal is heeded either way.
+    pub fn heed_reports(mut self, heeds: bool) -> Self {
+        self.heeds_reports = heeds;
+        self
+    }
+
+    /// No more than 4 requests in flight to each host that has no limits of its own, from the first on. Without it a host is
+    /// asked at full speed until it says something.
+    pub fn careful(mut self) -> Self {
+        self.careful = true;
+        self
+    }
+
     // --- going again
 
     /// How many times a request is sent at most to one address, if it is refused because of traffic, or fails and may be

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::admission::Arrival;
 use crate::attempts::Attempts;
 use crate::backoff::{Backoff, Delays};
+use crate::body::Peeked;
 use crate::context::Context;
 use crate::error::Stop;
 use crate::permit::Permit;
@@ -18,6 +19,8 @@ use crate::wire::{Answer, Copy};
 const READ_AHEAD: Duration = Duration::from_secs(1);
 /// And that of a redirect.
 const READ_AWAY: Duration = Duration::from_millis(100);
+/// And that of a refusal or a failure, for what it says.
+const LOOK_INTO: Duration = Duration::from_millis(100);
 
 /// A request on its way.
 pub(crate) struct Trip<A> {
@@ -127,19 +130,26 @@ impl<A: Answer> Trip<A> {
     /// Reads a response that is not the last, so that its connection can serve what comes next; `None` if it is large, or does
     /// not come.
     pub(crate) async fn read_ahead(&mut self, answer: A) -> Option<A> {
-        self.read_for(answer, READ_AHEAD).await
+        let (answer, peeked) = self.peek(answer, READ_AHEAD).await?;
+        peeked.is_whole.then_some(answer)
     }
 
     /// The same with one that nobody will want.
     pub(crate) async fn read_away(&mut self, answer: A) {
-        self.read_for(answer, READ_AWAY).await;
+        self.peek(answer, READ_AWAY).await;
     }
 
-    async fn read_for(&mut self, answer: A, most: Duration) -> Option<A> {
-        let read = answer.read_ahead(self.context.no_later_than(most));
+    /// As much of a response as is here, to see what it says.
+    pub(crate) async fn look_into(&mut self, answer: A) -> Option<(A, Peeked)> {
+        self.peek(answer, LOOK_INTO).await
+    }
+
+    /// `None` if it was cancelled meanwhile.
+    async fn peek(&mut self, answer: A, most: Duration) -> Option<(A, Peeked)> {
+        let peek = answer.peek(self.context.no_later_than(most));
         match self.context.cancellation() {
-            Some(token) => token.run_until_cancelled(read).await.flatten(),
-            None => read.await,
+            Some(token) => token.run_until_cancelled(peek).await,
+            None => Some(peek.await),
         }
     }
 }

@@ -10,7 +10,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(600);
 
 /// What a response says about its gate. It stays shut for the stated wait, up to the most that is slept on. A wait of nothing
 /// is as if unstated: going again at once would earn the next refusal. A failure shuts it only for as long as it states.
-pub(crate) fn reply(signal: Signal, random: u32) -> Reply {
+pub(crate) fn reply(signal: &Signal, random: u32) -> Reply {
     let stated = signal.wait.filter(|wait| !wait.is_zero()).map(|wait| Wait::Stated(wait.min(MAX_PAUSE), random));
     match signal {
         Signal { throttled: true, .. } => Reply::Refused(stated.unwrap_or(Wait::Unstated(random))),
@@ -20,10 +20,10 @@ pub(crate) fn reply(signal: Signal, random: u32) -> Reply {
 }
 
 /// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Outcome<'a> {
     /// With a response, which says this.
-    Answered(Signal),
+    Answered(&'a Signal),
     /// Without one, and nothing was done: nobody was there, or the server gave it back untouched.
     Untouched,
     /// Without one, and nobody knows what was done.
@@ -33,9 +33,9 @@ pub(crate) enum Outcome {
 }
 
 /// What an error says about what was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Failure {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Outcome<'static>,
     /// Nobody took the connection: the server has counted nothing.
     pub(crate) is_connect: bool,
     /// The server did not answer in the time that it was given, whatever time the caller had.
@@ -73,12 +73,12 @@ pub(crate) enum Verdict {
 }
 
 /// How long to wait before a redirect is followed; `None` if that is too long.
-pub(crate) fn before_a_hop(signal: Signal, budget: Duration) -> Option<Duration> {
+pub(crate) fn before_a_hop(signal: &Signal, budget: Duration) -> Option<Duration> {
     Some(signal.wait.unwrap_or_default()).filter(|wait| *wait <= MAX_PAUSE && *wait <= budget)
 }
 
 /// Whether a request goes out again. `delay` is asked for a wait of its own only if it needs one; none ends the attempts.
-pub(crate) fn decide(outcome: Outcome, attempt: Attempt, delay: impl FnOnce() -> Option<Duration>) -> Verdict {
+pub(crate) fn decide(outcome: Outcome<'_>, attempt: Attempt, delay: impl FnOnce() -> Option<Duration>) -> Verdict {
     let may_be_repeated = match outcome {
         _ if attempt.left == 0 || !attempt.is_whole => false,
         Outcome::Answered(signal) => answer_may_be_repeated(signal, attempt),
@@ -89,7 +89,7 @@ pub(crate) fn decide(outcome: Outcome, attempt: Attempt, delay: impl FnOnce() ->
     match outcome {
         _ if !may_be_repeated => Verdict::Done,
         // The gate is shut, and lets it go when it reopens.
-        Outcome::Answered(Signal { throttled, wait, .. }) if throttled || wait.is_some_and(|wait| !wait.is_zero()) => {
+        Outcome::Answered(&Signal { throttled, wait, .. }) if throttled || wait.is_some_and(|wait| !wait.is_zero()) => {
             let wait = wait.unwrap_or_default();
             let bearable = wait <= MAX_PAUSE && attempt.shut.max(wait) <= attempt.budget;
             if bearable { Verdict::AtTheGate { stated: !wait.is_zero() } } else { Verdict::Done }
@@ -98,7 +98,7 @@ pub(crate) fn decide(outcome: Outcome, attempt: Attempt, delay: impl FnOnce() ->
     }
 }
 
-fn answer_may_be_repeated(signal: Signal, attempt: Attempt) -> bool {
+fn answer_may_be_repeated(signal: &Signal, attempt: Attempt) -> bool {
     match signal.should_retry {
         Some(says) => says,
         // A 429 proves that nothing was done, so every method may be repeated.
@@ -112,16 +112,15 @@ fn answer_may_be_repeated(signal: Signal, attempt: Attempt) -> bool {
 mod tests {
     use super::*;
 
-    const NOTHING: Signal = Signal { throttled: false, fault: None, wait: None, should_retry: None };
     const SECOND: Duration = Duration::from_secs(1);
     const AGAIN: Verdict = Verdict::After(Duration::ZERO);
 
     fn refused(seconds: Option<u64>) -> Signal {
-        Signal { throttled: true, wait: seconds.map(Duration::from_secs), ..NOTHING }
+        Signal { throttled: true, wait: seconds.map(Duration::from_secs), ..Signal::default() }
     }
 
     fn failed(seconds: Option<u64>) -> Signal {
-        Signal { fault: Some(Fault::Unavailable), wait: seconds.map(Duration::from_secs), ..NOTHING }
+        Signal { fault: Some(Fault::Unavailable), wait: seconds.map(Duration::from_secs), ..Signal::default() }
     }
 
     fn attempt() -> Attempt {
@@ -129,22 +128,22 @@ mod tests {
         Attempt { is_whole: true, is_idempotent: false, trusts_503: false, left: 1, shut: Duration::ZERO, budget }
     }
 
-    fn verdict(signal: Signal, attempt: Attempt) -> Verdict {
+    fn verdict(signal: &Signal, attempt: Attempt) -> Verdict {
         decide(Outcome::Answered(signal), attempt, || Some(Duration::ZERO))
     }
 
     #[test]
     fn a_refusal_always_pauses_and_never_for_nothing() {
         let seven = Wait::Stated(Duration::from_secs(7), 0);
-        assert_eq!(reply(refused(Some(7)), 0), Reply::Refused(seven));
-        assert_eq!(reply(refused(Some(86_400)), 0), Reply::Refused(Wait::Stated(MAX_PAUSE, 0)));
-        assert_eq!(reply(refused(Some(0)), 0), Reply::Refused(Wait::Unstated(0)));
-        assert_eq!(reply(refused(None), 0), Reply::Refused(Wait::Unstated(0)));
-        assert_eq!(reply(failed(Some(7)), 0), Reply::Failed(Some(seven)));
-        assert_eq!((reply(failed(None), 0), reply(failed(Some(0)), 0)), (Reply::Failed(None), Reply::Failed(None)));
-        assert_eq!(reply(NOTHING, 0), Reply::Taken);
+        assert_eq!(reply(&refused(Some(7)), 0), Reply::Refused(seven));
+        assert_eq!(reply(&refused(Some(86_400)), 0), Reply::Refused(Wait::Stated(MAX_PAUSE, 0)));
+        assert_eq!(reply(&refused(Some(0)), 0), Reply::Refused(Wait::Unstated(0)));
+        assert_eq!(reply(&refused(None), 0), Reply::Refused(Wait::Unstated(0)));
+        assert_eq!(reply(&failed(Some(7)), 0), Reply::Failed(Some(seven)));
+        assert_eq!((reply(&failed(None), 0), reply(&failed(Some(0)), 0)), (Reply::Failed(None), Reply::Failed(None)));
+        assert_eq!(reply(&Signal::default(), 0), Reply::Taken);
         assert_eq!(
-            reply(Signal { fault: Some(Fault::Broken), ..NOTHING }, 0),
+            reply(&Signal { fault: Some(Fault::Broken), ..Signal::default() }, 0),
             Reply::Taken,
             "broken, and not overloaded"
         );
@@ -153,39 +152,39 @@ mod tests {
     #[test]
     fn a_refusal_with_a_bearable_wait_is_repeated_at_the_gate() {
         let (stated, unstated) = (Verdict::AtTheGate { stated: true }, Verdict::AtTheGate { stated: false });
-        assert_eq!(verdict(refused(Some(2)), attempt()), stated);
-        assert_eq!(verdict(refused(Some(600)), attempt()), stated);
-        assert_eq!(verdict(refused(Some(601)), attempt()), Verdict::Done);
-        assert_eq!(verdict(refused(None), attempt()), unstated);
-        assert_eq!(verdict(refused(Some(0)), attempt()), unstated);
-        assert_eq!(verdict(refused(Some(2)), Attempt { left: 0, ..attempt() }), Verdict::Done);
-        assert_eq!(verdict(refused(Some(2)), Attempt { is_whole: false, ..attempt() }), Verdict::Done);
-        assert_eq!(verdict(refused(Some(2)), Attempt { budget: 2 * SECOND, ..attempt() }), stated);
-        assert_eq!(verdict(refused(Some(3)), Attempt { budget: 2 * SECOND, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(&refused(Some(2)), attempt()), stated);
+        assert_eq!(verdict(&refused(Some(600)), attempt()), stated);
+        assert_eq!(verdict(&refused(Some(601)), attempt()), Verdict::Done);
+        assert_eq!(verdict(&refused(None), attempt()), unstated);
+        assert_eq!(verdict(&refused(Some(0)), attempt()), unstated);
+        assert_eq!(verdict(&refused(Some(2)), Attempt { left: 0, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(&refused(Some(2)), Attempt { is_whole: false, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(&refused(Some(2)), Attempt { budget: 2 * SECOND, ..attempt() }), stated);
+        assert_eq!(verdict(&refused(Some(3)), Attempt { budget: 2 * SECOND, ..attempt() }), Verdict::Done);
         let shut = Attempt { shut: 3 * SECOND, budget: 2 * SECOND, ..attempt() };
-        assert_eq!((verdict(refused(Some(2)), shut), verdict(refused(None), shut)), (Verdict::Done, Verdict::Done));
+        assert_eq!((verdict(&refused(Some(2)), shut), verdict(&refused(None), shut)), (Verdict::Done, Verdict::Done));
     }
 
     #[test]
     fn a_failure_is_repeated_only_where_doing_it_twice_is_as_good_as_once() {
         let idempotent = Attempt { is_idempotent: true, ..attempt() };
-        assert_eq!(verdict(failed(None), idempotent), AGAIN);
-        assert_eq!(verdict(failed(None), attempt()), Verdict::Done);
-        assert_eq!(verdict(failed(None), Attempt { trusts_503: true, ..attempt() }), AGAIN);
-        let internal = Signal { fault: Some(Fault::Broken), ..NOTHING };
-        assert_eq!(verdict(internal, Attempt { trusts_503: true, ..attempt() }), Verdict::Done);
-        assert_eq!(verdict(failed(Some(2)), idempotent), Verdict::AtTheGate { stated: true });
-        assert_eq!(verdict(failed(Some(2)), attempt()), Verdict::Done);
-        assert_eq!(verdict(failed(Some(601)), idempotent), Verdict::Done);
-        assert_eq!(verdict(NOTHING, idempotent), Verdict::Done);
+        assert_eq!(verdict(&failed(None), idempotent), AGAIN);
+        assert_eq!(verdict(&failed(None), attempt()), Verdict::Done);
+        assert_eq!(verdict(&failed(None), Attempt { trusts_503: true, ..attempt() }), AGAIN);
+        let internal = Signal { fault: Some(Fault::Broken), ..Signal::default() };
+        assert_eq!(verdict(&internal, Attempt { trusts_503: true, ..attempt() }), Verdict::Done);
+        assert_eq!(verdict(&failed(Some(2)), idempotent), Verdict::AtTheGate { stated: true });
+        assert_eq!(verdict(&failed(Some(2)), attempt()), Verdict::Done);
+        assert_eq!(verdict(&failed(Some(601)), idempotent), Verdict::Done);
+        assert_eq!(verdict(&Signal::default(), idempotent), Verdict::Done);
     }
 
     #[test]
     fn what_the_server_says_about_going_again_goes_before_what_we_think() {
         let idempotent = Attempt { is_idempotent: true, ..attempt() };
-        assert_eq!(verdict(Signal { should_retry: Some(false), ..refused(Some(2)) }, attempt()), Verdict::Done);
-        assert_eq!(verdict(Signal { should_retry: Some(false), ..failed(None) }, idempotent), Verdict::Done);
-        assert_eq!(verdict(Signal { should_retry: Some(true), ..NOTHING }, attempt()), AGAIN);
+        assert_eq!(verdict(&Signal { should_retry: Some(false), ..refused(Some(2)) }, attempt()), Verdict::Done);
+        assert_eq!(verdict(&Signal { should_retry: Some(false), ..failed(None) }, idempotent), Verdict::Done);
+        assert_eq!(verdict(&Signal { should_retry: Some(true), ..Signal::default() }, attempt()), AGAIN);
     }
 
     #[test]
@@ -211,6 +210,6 @@ mod tests {
         }
         // What the server states is not asked of anybody else.
         let never = || panic!("asked for");
-        assert_eq!(decide(Outcome::Answered(refused(Some(1))), short, never), Verdict::AtTheGate { stated: true });
+        assert_eq!(decide(Outcome::Answered(&refused(Some(1))), short, never), Verdict::AtTheGate { stated: true });
     }
 }

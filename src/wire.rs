@@ -7,7 +7,7 @@ use http::{Extensions, HeaderMap, Method, StatusCode};
 use reqwest::{Body, Request, Response, ResponseBuilderExt, Url};
 use tokio::time::Instant;
 
-use crate::body::{self, ThrottleBody};
+use crate::body::{self, Peeked, ThrottleBody};
 use crate::error::Stop;
 use crate::permit::Permit;
 use crate::unread::Unread;
@@ -60,8 +60,8 @@ pub(crate) trait Answer: Send + Sized {
     /// Where it came from, if that is known: whatever sends may have followed a redirect.
     fn url(&self) -> Option<&Url>;
 
-    /// As it came, its body in memory; `None` if that is large, or has not come before `until`, and was dropped.
-    fn read_ahead(self, until: Instant) -> impl Future<Output = Option<Self>> + Send;
+    /// As it came, with as much of its body in memory as comes before `until`, and is not too large.
+    fn peek(self, until: Instant) -> impl Future<Output = (Self, Peeked)> + Send;
 
     /// The answer to a request with this method, holding the permit until its body has ended.
     fn hold(self, method: &Method, permit: Permit, unread: &Arc<Unread>) -> Self;
@@ -140,14 +140,11 @@ impl Answer for Response {
         Some(self.url())
     }
 
-    async fn read_ahead(self, until: Instant) -> Option<Self> {
-        let mut body = None;
-        let response = with_body(self, |inner| {
-            body = Some(inner);
-            Body::default()
-        });
-        let read = ThrottleBody::new(body?).read_ahead(until).await?;
-        Some(with_body(response, |_| Body::wrap(read)))
+    async fn peek(self, until: Instant) -> (Self, Peeked) {
+        let mut body = Body::default();
+        let response = with_body(self, |inner| std::mem::replace(&mut body, inner));
+        let (body, peeked) = ThrottleBody::new(body).peek(until).await;
+        (with_body(response, |_| Body::wrap(body)), peeked)
     }
 
     fn hold(self, method: &Method, permit: Permit, unread: &Arc<Unread>) -> Self {

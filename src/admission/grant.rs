@@ -86,10 +86,11 @@ impl Grants {
     }
 
     pub(super) fn end(&mut self, grant: Grant) {
-        let passed = &mut self.all[grant.id];
+        let Grant { id, .. } = grant;
+        let passed = &mut self.all[id];
         passed.gates.clear();
         passed.receipts.clear();
         passed.turn = None;
-        self.ended.push(grant.id);
+        self.ended.push(id);
     }
 }

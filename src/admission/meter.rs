@@ -251,7 +251,7 @@ impl Meter {
             Counter::Window(window) => window.ready_at(cost, now)?,
             Counter::Bucket(bucket) => bucket.ready_at(cost, now),
             Counter::Lease(lease) => lease.ready_at(cost, now)?,
-            Counter::Stated(stated) => stated.ready_at(cost, now)?,
+            Counter::Stated(stated) => stated.ready_at(cost, now),
         };
         let paced = self.pace.as_ref().map_or(now, |pace| pace.ready_at(paced, now));
         Some(counted.max(paced))

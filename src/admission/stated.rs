@@ -152,16 +152,16 @@ impl Stated {
         heard.left.saturating_sub(self.silent - heard.silent)
     }
 
-    /// When so much can go, if nothing else does first; `None` if that depends on an answer.
-    pub(super) fn ready_at(&self, cost: u64, now: Time) -> Option<Time> {
-        let Some(base) = self.base().filter(|_| self.level() < cost) else { return Some(now) };
+    /// When so much can go, or one goes ahead, if nothing else does first.
+    pub(super) fn ready_at(&self, cost: u64, now: Time) -> Time {
+        let Some(base) = self.base().filter(|_| self.level() < cost) else { return now };
         let until = self.until(base);
         if until > now {
-            return Some(until);
+            return until;
         }
         match self.scout {
-            Some((_, until)) if until > now => Some(until),
-            _ => Some(now),
+            Some((_, until)) if until > now => until,
+            _ => now,
         }
     }
 
@@ -209,7 +209,7 @@ impl Stated {
         self.back(sent);
         let resets_nanos = report.resets_after.map_or(PATIENCE_NANOS, nanos);
         self.longest_nanos = self.longest_nanos.max(resets_nanos);
-        self.is_fine |= resets_nanos % MOST_MARGIN_NANOS > 0;
+        self.is_fine |= !resets_nanos.is_multiple_of(MOST_MARGIN_NANOS);
         let until = now.plus(resets_nanos);
         if self.base().is_none() {
             self.raised = self.clock;
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn what_is_under_way_and_one_more_go_from_what_is_left() {
         let mut stated = Stated::new(Arc::from("requests"), 0);
-        assert_eq!((stated.level(), stated.ready_at(1, at(0))), (u64::MAX, Some(at(0))));
+        assert_eq!((stated.level(), stated.ready_at(1, at(0))), (u64::MAX, at(0)));
         let [first, second] = [0, 0].map(|ms| stated.take(1, true, at(ms)));
         stated.report(Some((first, 1)), &word(10, 1_000), at(5));
         assert_eq!(stated.level(), 8, "the second may have been counted, or not");
@@ -362,11 +362,11 @@ mod tests {
         let mut stated = Stated::new(Arc::from("requests"), 0);
         let sent = stated.take(1, true, at(0));
         stated.report(Some((sent, 1)), &word(0, 100), at(10));
-        assert_eq!((stated.ready_at(1, at(10)), stated.estimate(at(10))), (Some(at(110)), at(110)));
+        assert_eq!((stated.ready_at(1, at(10)), stated.estimate(at(10))), (at(110), at(110)));
         let scout = stated.take(1, true, at(110));
-        assert_eq!(stated.ready_at(1, at(111)), Some(at(1_110)), "until it brings word, or is late");
+        assert_eq!(stated.ready_at(1, at(111)), at(1_110), "until it brings word, or is late");
         stated.report(Some((scout, 1)), &word(19, 1_000), at(120));
-        assert_eq!((stated.ready_at(18, at(120)), stated.level()), (Some(at(120)), 18));
+        assert_eq!((stated.ready_at(18, at(120)), stated.level()), (at(120), 18));
     }
 
     #[test]
@@ -408,7 +408,7 @@ mod tests {
                 }
                 match random.u8(0..4) {
                     0 | 1 => {
-                        while stated.ready_at(1, at(now)) == Some(at(now)) && sent.len() < 40 && random.u8(0..8) > 0 {
+                        while stated.ready_at(1, at(now)) == at(now) && sent.len() < 40 && random.u8(0..8) > 0 {
                             sent.push(stated.take(1, true, at(now)));
                         }
                     }

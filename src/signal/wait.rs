@@ -1,108 +1,90 @@
-//! How long a response asks us to wait, by header.
+//! How long the head of a response asks us to wait, in so many words.
 
 use std::time::Duration;
 
-use http::header::{DATE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue};
+use super::head::Head;
+use super::list::bare;
+use super::moment::{millis, number, when};
+use super::name::{Name, Role};
 
-/// Headers that say it in milliseconds. They go before `Retry-After`, whose seconds are rounded.
-const IN_MILLISECONDS: [&str; 3] = ["retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"];
+/// In milliseconds, the first before the second. They go before `Retry-After`, whose seconds are rounded.
+const IN_MILLISECONDS: [&str; 2] = ["retry-after-ms", "x-ms-retry-after-ms"];
 
-/// From here on a number of seconds is taken as a moment since 1970: as seconds, milliseconds, or microseconds by its size.
-/// As a wait it would be thirty years.
-const EPOCH_SECONDS: f64 = 1e9;
-const EPOCH_MILLIS: f64 = 1e11;
-const EPOCH_MICROS: f64 = 1e14;
-/// And from here on it is none of these.
-const NO_EPOCH: f64 = 1e17;
+/// Of vendors, in milliseconds.
+const OF_VENDORS: [&str; 2] = ["x-amz-retry-after", "grpc-retry-pushback-ms"];
 
-/// The wait that the head states. A malformed value is as if absent, and so is one that lies in the past; of several the longest
-/// counts, for an earlier return would break one of them: but seconds that are only rounded up from milliseconds say no more than
-/// these. `now` since 1970 is only asked if the response does not say what its own clock shows.
-pub(super) fn stated(headers: &HeaderMap, now: Duration) -> Option<Duration> {
-    let clock = headers.get(DATE).and_then(|date| http_date(text(date)?)).unwrap_or(now);
-    let all = |name: &str, read: &dyn Fn(&str) -> Option<Duration>| {
-        headers.get_all(name).iter().filter_map(|value| longest(text(value)?, read)).max()
-    };
-    let milliseconds = IN_MILLISECONDS.iter().filter_map(|name| all(name, &milliseconds)).max();
-    let seconds = all(RETRY_AFTER.as_str(), &|one| {
-        moment(one).map(|at| at.saturating_sub(clock)).or_else(|| seconds(one, clock))
+/// The wait that the head states. A malformed value is as if absent, and so is a moment that is far away; of several the longest
+/// counts, for an earlier return would break one of them: but what is only rounded otherwise says no more than the first.
+/// What vendors say in fields of their own counts if there is nothing else.
+pub(super) fn stated(head: &Head) -> Option<Duration> {
+    let in_millis = IN_MILLISECONDS.map(|name| longest_of(head, name, true));
+    let seconds = longest_of(head, "retry-after", false);
+    let all = in_millis.into_iter().chain([seconds]).flatten();
+    let stated = all.reduce(|first, next| if is_rounded(next, first) { first } else { first.max(next) });
+    stated.or_else(|| of_vendors(head))
+}
+
+fn is_rounded(next: Duration, first: Duration) -> bool {
+    next <= first.saturating_add(Duration::from_secs(1))
+}
+
+fn of_vendors(head: &Head) -> Option<Duration> {
+    let of_names = OF_VENDORS.iter().filter_map(|name| longest_of(head, name, true)).max();
+    let of_fields = head.fields.iter().filter_map(|(name, value)| match *name {
+        "x-retry-in" | "x-retry-after" => longest(value, &|one| when(one, head.clock)),
+        name => {
+            let name = Name::read(name).filter(|name| name.role == Role::Wait)?;
+            longest(value, &|one| if name.is_millis { in_millis(one, head) } else { when(one, head.clock) })
+        }
     });
-    match (milliseconds, seconds) {
-        (Some(exact), Some(rounded)) if rounded <= exact.saturating_add(Duration::from_secs(1)) => Some(exact),
-        (milliseconds, seconds) => milliseconds.max(seconds),
-    }
+    of_names.or_else(|| of_fields.max())
 }
 
 /// What the head says about going again at all, whatever the status. Of several that differ, that it is no use.
-pub(super) fn should_retry(headers: &HeaderMap) -> Option<bool> {
-    let words = headers.get_all("x-should-retry").iter().filter_map(|value| match text(value)? {
-        "true" => Some(true),
-        "false" => Some(false),
+pub(super) fn should_retry(head: &Head) -> Option<bool> {
+    let words = head.fields.iter().filter_map(|(name, value)| match (*name, *value) {
+        ("x-should-retry" | "stripe-should-retry", "true") => Some(true),
+        ("x-should-retry" | "stripe-should-retry", "false") => Some(false),
+        ("grpc-retry-pushback-ms", value) if value.starts_with('-') => Some(false),
         _ => None,
     });
     words.min()
 }
 
-fn text(value: &HeaderValue) -> Option<&str> {
-    value.to_str().ok().map(str::trim)
+fn longest_of(head: &Head, name: &str, is_millis: bool) -> Option<Duration> {
+    let read = |one: &str| if is_millis { in_millis(one, head) } else { when(one, head.clock) };
+    head.all(name).filter_map(|value| longest(value, &read)).max()
 }
 
 /// Of values that a proxy has joined, the longest. A date has a comma in it.
 fn longest(value: &str, read: &dyn Fn(&str) -> Option<Duration>) -> Option<Duration> {
-    let parts: Vec<_> = value.split(',').collect();
-    let dates = parts.windows(2).filter_map(|pair| read(pair.join(",").trim()));
-    parts.iter().filter_map(|part| read(part.trim())).chain(dates).max()
+    let value = bare(value);
+    if !value.contains(',') {
+        return read(value);
+    }
+    let (mut longest, mut before) = (None, None);
+    for part in value.split(',') {
+        let dated =
+            before.and_then(|before| value.get(before..)).and_then(|rest| read(rest.get(..joined(rest))?.trim()));
+        longest = longest.max(read(part.trim())).max(dated);
+        before = Some((part.as_ptr() as usize).saturating_sub(value.as_ptr() as usize));
+    }
+    longest
 }
 
-fn milliseconds(value: &str) -> Option<Duration> {
-    number(value).map(|millis| span(millis / 1_000.0))
+/// Up to the second comma.
+fn joined(rest: &str) -> usize {
+    rest.match_indices(',').nth(1).map_or(rest.len(), |(at, _)| at)
 }
 
-/// A wait in seconds, or a moment since 1970 in seconds or less.
-fn seconds(value: &str, clock: Duration) -> Option<Duration> {
-    let number = number(value)?;
-    let at = match number {
-        _ if !(EPOCH_SECONDS..NO_EPOCH).contains(&number) => return Some(span(number)),
-        _ if number < EPOCH_MILLIS => number,
-        _ if number < EPOCH_MICROS => number / 1e3,
-        _ => number / 1e6,
-    };
-    Some(span(at).saturating_sub(clock))
-}
-
-/// Digits with a point among them at most (RFC 9110, 10.2.3, `delay-seconds`, and what is seen beside it): no sign, no
-/// exponent, no word.
-fn number(value: &str) -> Option<f64> {
-    let is_number = value.starts_with(|first: char| first.is_ascii_digit())
-        && value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    if is_number { value.parse().ok() } else { None }
-}
-
-/// Rounded up, in the server's favour; at most what a duration holds.
-fn span(seconds: f64) -> Duration {
-    Duration::try_from_secs_f64((seconds * 1e6).ceil() / 1e6).unwrap_or(Duration::MAX)
-}
-
-/// A moment that is written out, since 1970.
-fn moment(value: &str) -> Option<Duration> {
-    http_date(value).or_else(|| rfc_3339(value))
-}
-
-/// In the three forms of RFC 9110, 5.6.7.
-fn http_date(value: &str) -> Option<Duration> {
-    httpdate::parse_http_date(value).ok()?.duration_since(std::time::UNIX_EPOCH).ok()
-}
-
-fn rfc_3339(value: &str) -> Option<Duration> {
-    let at: jiff::Timestamp = value.parse().ok()?;
-    at.duration_since(jiff::Timestamp::UNIX_EPOCH).try_into().ok()
+fn in_millis(one: &str, head: &Head) -> Option<Duration> {
+    millis(number(one)?, head.clock)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderName;
+    use http::{HeaderMap, HeaderName, HeaderValue};
 
     /// 2026-11-30 12:00:00 UTC.
     const NOW: u64 = 1_796_040_000;
@@ -112,7 +94,7 @@ mod tests {
         for (name, value) in values {
             headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap());
         }
-        stated(&headers, Duration::from_secs(NOW)).map(|wait| wait.as_secs_f64())
+        stated(&Head::read(&headers, Duration::from_secs(NOW))).map(|wait| wait.as_secs_f64())
     }
 
     fn after(value: &str) -> Option<f64> {
@@ -126,15 +108,19 @@ mod tests {
         assert_eq!(after("0"), Some(0.0));
         assert_eq!(after("1.5"), Some(1.5));
         assert_eq!(after("0.0000001"), Some(1e-6), "rounded up");
-        assert_eq!(after("999999999"), Some(999_999_999.0));
-        assert!(after("99999999999999999999999").unwrap() > 1e19 && after(&"9".repeat(400)).unwrap() > 1e19);
+        assert_eq!(after("99999999"), Some(99_999_999.0));
+        assert_eq!(after("1m30s"), Some(90.0));
+        assert_eq!((after("30s"), after("30 seconds"), after("2 minutes")), (Some(30.0), Some(30.0), Some(120.0)));
     }
 
     #[test]
     fn what_is_malformed_is_as_if_absent() {
-        for value in ["", "-1", "+1", "soon", "1e3", "NaN", "inf", "1_000", "0x10", ".5", "1.2.3", "2 3", "1:30"] {
+        for value in
+            ["", "-1", "+1", "soon", "1e3", "NaN", "inf", "1_000", "0x10", ".5", "1.2.3", "2 3", "1:30", "999999999"]
+        {
             assert_eq!(after(value), None, "{value:?}");
         }
+        assert_eq!((after("99999999999999999999999"), after(&"9".repeat(400))), (None, None));
         assert_eq!(stated_by(&[("retry-after", b"\xff2")]), None);
         assert_eq!(stated_by(&[]), None);
     }
@@ -167,6 +153,7 @@ mod tests {
         assert_eq!(after("2026-11-30T12:00:30Z"), Some(30.0));
         assert_eq!(after("2026-11-30T13:00:30.5+01:00"), Some(30.5));
         assert_eq!(after("1960-01-01T00:00:00Z"), None);
+        assert_eq!(after("2026-11-30T12:00:30"), None, "in no zone");
     }
 
     #[test]
@@ -175,7 +162,7 @@ mod tests {
         assert_eq!(after("1796040030.5"), Some(30.5));
         assert_eq!(after("1796040030500"), Some(30.5));
         assert_eq!(after("1796040030500000"), Some(30.5));
-        assert_eq!(after("1000000000"), Some(0.0), "past");
+        assert_eq!(after("1796039990"), Some(0.0), "past");
         let own = ("date", &b"Mon, 30 Nov 2026 11:50:00 GMT"[..]);
         assert_eq!(stated_by(&[("retry-after", b"1796040030"), own]), Some(630.0));
     }
@@ -191,16 +178,15 @@ mod tests {
     #[test]
     fn whether_to_go_again_is_a_word() {
         let said = |value| {
-            should_retry(&HeaderMap::from_iter([(
-                HeaderName::from_static("x-should-retry"),
-                HeaderValue::from_static(value),
-            )]))
+            let name = HeaderName::from_static("x-should-retry");
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+            should_retry(&Head::read(&headers, Duration::ZERO))
         };
         assert_eq!((said("true"), said("false"), said("1"), said("")), (Some(true), Some(false), None, None));
         let name = HeaderName::from_static("x-should-retry");
         let both = ["true", "false"].map(|word| (name.clone(), HeaderValue::from_static(word)));
         let mut headers = HeaderMap::new();
         headers.extend(both.map(|(name, word)| (Some(name), word)));
-        assert_eq!(should_retry(&headers), Some(false));
+        assert_eq!(should_retry(&Head::read(&headers, Duration::ZERO)), Some(false));
     }
 }
