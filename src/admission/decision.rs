@@ -138,7 +138,9 @@ impl State {
             self.turn_moved(&turn);
             self.grants.set_turn(&grant, turn);
         }
-        course.iter().for_each(|gate| self.changed(*gate));
+        for gate in course {
+            self.changed(*gate);
+        }
         grant
     }
 }
