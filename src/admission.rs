@@ -345,10 +345,10 @@ impl Admission {
     /// The same. What time it is is only asked where that matters to anybody.
     pub(crate) fn release_at(&mut self, grant: Grant, now: impl FnOnce() -> Time) {
         if !self.state.heeds_end(&grant) {
-            return self.state.end(grant, false);
+            return self.state.end_unheeded(grant);
         }
         self.state.advance(now());
-        self.state.end(grant, true);
+        self.state.end(grant);
         self.state.work();
     }
 

@@ -135,10 +135,13 @@ impl Shared {
 
     /// Rouses the drivers that would oversleep, and wakes everybody who was decided on, outside the lock. True if
     /// there were any.
-    fn wake<'a>(&'a self, mut state: MutexGuard<'a, State>) -> bool {
-        if state.is_quiet() {
-            return false;
-        }
+    #[inline]
+    fn wake<'a>(&'a self, state: MutexGuard<'a, State>) -> bool {
+        !state.is_quiet() && self.wake_all(state)
+    }
+
+    /// As [`wake`](Self::wake), where somebody may have to be woken.
+    fn wake_all<'a>(&'a self, mut state: MutexGuard<'a, State>) -> bool {
         let mut any = false;
         loop {
             any |= state.rouse_drivers();

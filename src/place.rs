@@ -21,7 +21,8 @@ use crate::time::Time;
 /// Whoever has waited for so long, says so.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Somebody who asks, waits and is decided on. As a future it answers with the grant; without one to whoever only waits.
+/// Somebody who asks, waits and is decided on. As a future it answers with the grant; without a grant to whoever only
+/// waits.
 #[derive(Debug)]
 pub(crate) struct Place {
     entrance: Arc<Entrance>,

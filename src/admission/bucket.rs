@@ -263,8 +263,8 @@ fn decision(scale: Scale, cells: &Cells) -> RateLimiter<NotKeyed, Cells, Cells, 
     RateLimiter::new(quota.allow_burst(burst), cells.clone(), cells.clone())
 }
 
-/// governor's store and clock: two plain cells, of which it only reads. They are atomic because governor owns one handle
-/// and the bucket the other; whoever holds the limiter's lock is alone with them.
+/// governor's store and clock: two plain cells, which it only reads. They are atomic because governor owns one handle and
+/// the bucket the other; whoever holds the limiter's lock is alone with them.
 #[derive(Clone, Default)]
 struct Cells(Arc<Inner>);
 

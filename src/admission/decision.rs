@@ -70,17 +70,32 @@ impl State {
     /// What keeps somebody from going at one gate: the gate itself, somebody senior who stands there, or the most senior
     /// of those who hold it, if it could not be served after.
     pub(super) fn blocked_at(&mut self, gate: GateId, cost: &Cost, rank: Rank) -> Option<Block> {
-        self.bring_up(gate);
-        let block = self.gates[gate].blocked(&[cost], rank.priority(), self.due);
-        if self.gates[gate].is_shared() {
-            self.borrow_and_return(gate);
-        }
+        let block = self.blocked_by_gate(gate, cost, rank);
         if block.is_some() {
             return block;
         }
         if self.lanes.first(gate, self.due).is_some_and(|(first, _)| first < rank) {
             return Some(Block::senior(None));
         }
+        self.blocked_by_holder(gate, cost, rank)
+    }
+
+    /// The same for the most senior who stands there.
+    pub(super) fn first_blocked_at(&mut self, gate: GateId, cost: &Cost, rank: Rank) -> Option<Block> {
+        let block = self.blocked_by_gate(gate, cost, rank);
+        if block.is_some() { block } else { self.blocked_by_holder(gate, cost, rank) }
+    }
+
+    fn blocked_by_gate(&mut self, gate: GateId, cost: &Cost, rank: Rank) -> Option<Block> {
+        self.bring_up(gate);
+        let block = self.gates[gate].blocked(&[cost], rank.priority(), self.due);
+        if self.gates[gate].is_shared() {
+            self.borrow_and_return(gate);
+        }
+        block
+    }
+
+    fn blocked_by_holder(&mut self, gate: GateId, cost: &Cost, rank: Rank) -> Option<Block> {
         let (senior, holder) = self.lanes.first_holder(gate, self.due).filter(|(senior, _)| *senior < rank)?;
         let (_, held) = self.lanes.lane(holder).queue.head(&self.lanes.asks)?;
         let both = self.gates[gate].blocked(&[cost, &held.cost], senior.priority(), self.due)?;

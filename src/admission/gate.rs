@@ -476,6 +476,15 @@ impl Gate {
         self.slots.release(taken.passage.at, now)
     }
 
+    /// The same where nobody [heeds](Self::heeds_ends) it.
+    #[inline]
+    pub(super) fn release_unheeded(&mut self, usage: Use, now: Time) {
+        self.passing -= 1;
+        if usage == Use::Permit {
+            self.slots.give_back(now);
+        }
+    }
+
     /// The request was never sent.
     pub(super) fn give_back(&mut self, taken: &mut Taken<'_>, now: Time) {
         each(&mut self.meters, taken.receipts, |meter, receipt| {

@@ -85,6 +85,7 @@ impl Grants {
         self.all[grant.id].turn.take()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "with its end it is gone")]
     pub(super) fn end(&mut self, grant: Grant) {
         let Grant { id, .. } = grant;
         let passed = &mut self.all[id];

@@ -365,8 +365,8 @@ impl Lanes {
         true
     }
 
-    /// The marked gate whose first lane is the most senior.
-    pub(super) fn pop_marked(&mut self, now: Time) -> Option<(GateId, LaneId)> {
+    /// The marked gate whose first lane is the most senior, with that lane and its rank.
+    pub(super) fn pop_marked(&mut self, now: Time) -> Option<(GateId, LaneId, Rank)> {
         while let Some(Reverse((key, gate))) = self.dirty.pop() {
             if self.lines[gate].dirty != Some(key) {
                 continue;
@@ -374,7 +374,7 @@ impl Lanes {
             self.lines[gate].dirty = None;
             self.marked -= 1;
             match self.first(gate, now) {
-                Some((rank, lane)) if rank <= key => return Some((gate, lane)),
+                Some((rank, lane)) if rank <= key => return Some((gate, lane, rank)),
                 Some(_) => drop(self.mark(gate, now)),
                 None => {}
             }

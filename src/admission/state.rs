@@ -217,18 +217,30 @@ impl State {
         self.grants.gates_of(grant).any(|gate| self.gates[gate].heeds_ends())
     }
 
-    /// A grant has ended: its slots are free, its units stay spent. Whether anybody heeds that is known.
-    pub(super) fn end(&mut self, grant: Grant, is_heeded: bool) {
-        self.out -= usize::from(self.grants.usage(&grant) == Use::Permit);
+    /// A grant has ended: its slots are free, its units stay spent.
+    pub(super) fn end(&mut self, grant: Grant) {
+        let usage = self.grants.usage(&grant);
+        self.out -= usize::from(usage == Use::Permit);
         for place in 0..self.grants.gates(&grant) {
             let (gate, mut taken) = self.grants.at(&grant, place);
-            let heeds = is_heeded && self.gates[gate].heeds_ends();
-            if self.gates[gate].release(&mut taken, self.now) {
-                self.sweep_lanes(gate);
-            }
-            if heeds {
+            if self.gates[gate].heeds_ends() {
+                if self.gates[gate].release(&mut taken, self.now) {
+                    self.sweep_lanes(gate);
+                }
                 self.changed(gate);
+            } else {
+                self.gates[gate].release_unheeded(usage, self.now);
             }
+        }
+        self.grants.end(grant);
+    }
+
+    /// The same where nobody heeds it.
+    pub(super) fn end_unheeded(&mut self, grant: Grant) {
+        let usage = self.grants.usage(&grant);
+        self.out -= usize::from(usage == Use::Permit);
+        for gate in self.grants.gates_of(&grant) {
+            self.gates[gate].release_unheeded(usage, self.now);
         }
         self.grants.end(grant);
     }

@@ -103,14 +103,14 @@ impl State {
 
     fn serve(&mut self) {
         while self.lanes.is_marked() && self.step() {
-            if let Some((gate, lane)) = self.lanes.pop_marked(self.due) {
-                self.serve_first(gate, lane);
+            if let Some((gate, lane, rank)) = self.lanes.pop_marked(self.due) {
+                self.serve_first(gate, lane, rank);
             }
         }
     }
 
     /// Grants the head of the first lane in a line, or lets it stand where it is blocked longest.
-    fn serve_first(&mut self, gate: GateId, lane: LaneId) {
+    fn serve_first(&mut self, gate: GateId, lane: LaneId, rank: Rank) {
         if let Some(before) = self.lanes.post(gate, Some(lane)) {
             self.hold(before, 0);
         }
@@ -122,8 +122,7 @@ impl State {
         if !self.sweeps.is_empty() && self.impossible(need).is_some() {
             return self.refuse_waiting(id);
         }
-        let rank = self.lanes.rank(lane, self.due);
-        if let Some(block) = self.blocked_at(gate, &cost, rank) {
+        if let Some(block) = self.first_blocked_at(gate, &cost, rank) {
             return self.stay(gate, lane, &cost, rank, block);
         }
         match self.look(&course, &cost, rank, Some(gate)) {
