@@ -164,7 +164,7 @@ fn marked<'w, 'a>(words: &'w [&'a str]) -> Option<(&'w [&'a str], &'a str, &'w [
         matches!(*word, "remaining" | "available" | "used" | "consumed" | "requests" | "tokens" | "this")
             || period(word).is_some()
     };
-    (words.len() > 1 && words.iter().all(|word| says_no_more(word))).then_some((&[], "", words))
+    (words.len() > 1 && words.iter().all(says_no_more)).then_some((&[], "", words))
 }
 
 fn is_plain(words: &[&str], before: &[&str]) -> bool {
@@ -174,6 +174,14 @@ fn is_plain(words: &[&str], before: &[&str]) -> bool {
 /// Where a part of a text begins in it.
 fn offset(text: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
+}
+
+/// `x-ratelimit` and `x-rate-limit` are one.
+pub(super) fn is_same_family(one: &str, other: &str) -> bool {
+    let letters = |family: &str| family.bytes().filter(|byte| *byte != b'-').count();
+    one == other
+        || (letters(one) == letters(other)
+            && one.bytes().filter(|byte| *byte != b'-').eq(other.bytes().filter(|byte| *byte != b'-')))
 }
 
 /// How long `minute`, `daily`, `24hour` and `7d` are.

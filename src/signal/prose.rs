@@ -124,7 +124,7 @@ fn count(word: &str) -> Option<f64> {
 pub(super) fn limit(message: &str) -> Option<StatedLimit> {
     let words: Vec<&str> = message.split_whitespace().collect();
     let mut pers = words.iter().enumerate().filter(|(_, word)| matches!(**word, "per" | "/"));
-    pers.find_map(|(at, _)| limit_at(message, &words, at))
+    pers.find_map(|(at, _)| limit_at(message, &words, at)).or_else(|| words.iter().find_map(|word| in_one_word(word)))
 }
 
 fn limit_at(message: &str, words: &[&str], at: usize) -> Option<StatedLimit> {
@@ -140,6 +140,13 @@ fn limit_at(message: &str, words: &[&str], at: usize) -> Option<StatedLimit> {
     let limit = number_after(message, "limit ")?;
     let remaining = number_after(message, "used ").map(|used| (limit - used).max(0.0));
     Some(StatedLimit { limit: Some(limit), remaining, window, ..StatedLimit::named(title(&named)) })
+}
+
+/// `50/second`.
+fn in_one_word(word: &str) -> Option<StatedLimit> {
+    let (limit, window) = word.split_once('/')?;
+    let (limit, window) = (Some(count(limit)?), Some(period(trimmed(window))?));
+    Some(StatedLimit { limit, window, ..StatedLimit::named("requests") })
 }
 
 /// What is counted, by the words before `per`.

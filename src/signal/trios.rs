@@ -66,9 +66,8 @@ impl<'a> Labels<'a> {
             }
             "bucket" => found.scope = value.map(|name| Scope::Bucket(name.to_owned())),
             "reason" => (self.name, self.is_reason) = (value, value.is_some()),
-            "problem" => self.kind = value,
             "category" => self.category = value,
-            "type" => self.kind = value,
+            "type" | "problem" => self.kind = value,
             "global" => found.scope = Some(Scope::Account),
             "scope" if value == Some("global") => found.scope = Some(Scope::Account),
             "scope" => found.scope = found.scope.take().or((value == Some("user")).then_some(Scope::User)),
