@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::limit::Found;
+use super::limit::{Found, Scope};
 use super::list::{bare, members, split};
 use super::moment::{Clock, by_size, millis, number, span, units, when};
 use super::name::{Name, Role, period};
@@ -59,6 +59,16 @@ impl<'a> Fields<'a> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty() && self.policies.is_empty()
+    }
+
+    /// For what they hold, where the names of the fields say so.
+    pub(super) fn scope(&self) -> Option<Scope> {
+        let name = &self.records.first()?.name;
+        match name.words.first() {
+            Some(&"user") => Some(Scope::User),
+            Some(_) if name.family == "x-ms-ratelimit" => Some(Scope::Bucket(name.words.join("-"))),
+            _ => None,
+        }
     }
 
     /// The limits that all this amounts to.

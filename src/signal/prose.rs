@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limit::StatedLimit;
+use super::limit::{Scope, StatedLimit};
 use super::moment::{Clock, number, units, when};
 use super::name::period;
 
@@ -57,6 +57,18 @@ const ROUGHLY: [&str; 6] = ["about ", "approximately ", "at least ", "another ",
 
 pub(super) fn speaks_of_traffic(message: &str) -> bool {
     OF_TRAFFIC.iter().any(|part| message.contains(part))
+}
+
+/// For what the limit holds, as far as a message says so.
+pub(super) fn scope(message: &str) -> Option<Scope> {
+    let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    if has(&["your ip", "this ip", "ip banned", "ip address", "error code: 1015"]) {
+        return Some(Scope::Host);
+    }
+    if has(&["user-rate", "per user", "for user"]) {
+        return Some(Scope::User);
+    }
+    has(&["organization", "your account", "your app ", "project id", "compute units"]).then_some(Scope::Account)
 }
 
 /// The longest of the waits that it names.

@@ -79,7 +79,7 @@ fn limit(name: &str, policy: Option<&Item>, state: Option<&Item>) -> StatedLimit
 fn item<'a>(member: Member<'a>, first: &str, second: &str) -> Option<Item<'a>> {
     let whole_parameter = |key| {
         let all = member.parameters().filter(|(name, _)| *name == key).map(|(_, value)| whole(value));
-        all.reduce(|one, next| one.and(next))
+        all.reduce(Option::and)
     };
     let (left_or_limit, reset_or_window) = (whole_parameter(first), whole_parameter(second));
     let is_malformed = left_or_limit == Some(None) || reset_or_window == Some(None);
