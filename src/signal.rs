@@ -12,6 +12,8 @@ mod name;
 mod head;
 mod wait;
 mod structured;
+mod policies;
+mod record;
 mod fields;
 mod llm;
 mod compact;

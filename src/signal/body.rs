@@ -51,6 +51,9 @@ pub(super) fn read(status: StatusCode, body: &[u8], head: &Head, found: &mut Fou
         Err(_) => events(text, head, found, &mut said),
     }
     said.conclude(head.clock);
+    if found.scope.is_none() && !said.meanings.is_empty() {
+        found.scope = prose::scope(&said.messages);
+    }
     if is_refused {
         limits_in_words(status, &said, text, found);
     }

@@ -11,7 +11,7 @@ use super::name::period;
 type Form = fn(name: &str, value: &str, is_refused: bool, found: &mut Found);
 
 /// The name of the field, or how it begins if that ends with a hyphen.
-const FORMS: [(&str, Form); 16] = [
+const FORMS: [(&str, Form); 14] = [
     ("x-shopify-shop-api-call-limit", used_of),
     ("sforce-limit-info", used_of),
     ("x-app-usage", percent),
@@ -22,8 +22,6 @@ const FORMS: [(&str, Form); 16] = [
     ("x-ms-ratelimit-remaining-resource", left_by_name),
     ("x-mbx-used-weight-", used_in_window),
     ("x-mbx-order-count-", used_in_window),
-    ("x-quota-", buckets),
-    ("auth0-quota-", buckets),
     ("twilio-concurrent-requests", concurrency),
     ("stripe-rate-limited-reason", reason),
     ("x-amzn-ratelimit-limit", a_second),
@@ -68,6 +66,9 @@ fn form_by_value(name: &str, value: &str) -> Option<Form> {
     let is_rate_limit = || name.contains("rate-limit") || name.contains("ratelimit");
     if value.contains(':') && is_rate_limit() && value.split(',').all(|pair| is_pair(pair.trim())) {
         return Some(pairs);
+    }
+    if value.contains(";q=") && name.contains("quota-") {
+        return Some(buckets);
     }
     (value.contains("-lim:") && is_rate_limit()).then_some(keys)
 }

@@ -32,6 +32,8 @@ pub(super) fn read(head: &Head, found: &mut Found) {
         let (claim, word) = rest.rsplit_once('-').unwrap_or(("", rest));
         let until = || when(bare(value), head.clock);
         match (claim, word) {
+            // What may be paid for besides, and is not the cap.
+            ("overage", _) => {}
             ("representative", "claim") => representative = Some(*value),
             (_, "reset") => cap(&mut caps, claim).reset = until(),
             (_, "status") => cap(&mut caps, claim).is_rejected = *value == "rejected",

@@ -176,6 +176,14 @@ fn offset(text: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
 }
 
+/// `x-ratelimit` and `x-rate-limit` are one.
+pub(super) fn is_same_family(one: &str, other: &str) -> bool {
+    let letters = |family: &str| family.bytes().filter(|byte| *byte != b'-').count();
+    one == other
+        || (letters(one) == letters(other)
+            && one.bytes().filter(|byte| *byte != b'-').eq(other.bytes().filter(|byte| *byte != b'-')))
+}
+
 /// How long `minute`, `daily`, `24hour` and `7d` are.
 pub(super) fn period(word: &str) -> Option<Duration> {
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limit::StatedLimit;
+use super::limit::{Scope, StatedLimit};
 use super::moment::{Clock, number, units, when};
 use super::name::period;
 
@@ -57,6 +57,18 @@ const ROUGHLY: [&str; 6] = ["about ", "approximately ", "at least ", "another ",
 
 pub(super) fn speaks_of_traffic(message: &str) -> bool {
     OF_TRAFFIC.iter().any(|part| message.contains(part))
+}
+
+/// For what the limit holds, as far as a message says so.
+pub(super) fn scope(message: &str) -> Option<Scope> {
+    let has = |parts: &[&str]| parts.iter().any(|part| message.contains(part));
+    if has(&["your ip", "this ip", "ip banned", "ip address", "error code: 1015"]) {
+        return Some(Scope::Host);
+    }
+    if has(&["user-rate", "per user", "for user"]) {
+        return Some(Scope::User);
+    }
+    has(&["organization", "your account", "your app ", "project id", "compute units"]).then_some(Scope::Account)
 }
 
 /// The longest of the waits that it names.
@@ -124,7 +136,7 @@ fn count(word: &str) -> Option<f64> {
 pub(super) fn limit(message: &str) -> Option<StatedLimit> {
     let words: Vec<&str> = message.split_whitespace().collect();
     let mut pers = words.iter().enumerate().filter(|(_, word)| matches!(**word, "per" | "/"));
-    pers.find_map(|(at, _)| limit_at(message, &words, at))
+    pers.find_map(|(at, _)| limit_at(message, &words, at)).or_else(|| words.iter().find_map(|word| in_one_word(word)))
 }
 
 fn limit_at(message: &str, words: &[&str], at: usize) -> Option<StatedLimit> {
@@ -140,6 +152,13 @@ fn limit_at(message: &str, words: &[&str], at: usize) -> Option<StatedLimit> {
     let limit = number_after(message, "limit ")?;
     let remaining = number_after(message, "used ").map(|used| (limit - used).max(0.0));
     Some(StatedLimit { limit: Some(limit), remaining, window, ..StatedLimit::named(title(&named)) })
+}
+
+/// `50/second`.
+fn in_one_word(word: &str) -> Option<StatedLimit> {
+    let (limit, window) = word.split_once('/')?;
+    let (limit, window) = (Some(count(limit)?), Some(period(trimmed(window))?));
+    Some(StatedLimit { limit, window, ..StatedLimit::named("requests") })
 }
 
 /// What is counted, by the words before `per`.

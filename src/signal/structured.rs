@@ -77,10 +77,17 @@ fn limit(name: &str, policy: Option<&Item>, state: Option<&Item>) -> StatedLimit
 
 /// A name, and two whole numbers, each of which may be left out; that which is malformed is as if absent, whole.
 fn item<'a>(member: Member<'a>, first: &str, second: &str) -> Option<Item<'a>> {
-    let whole_parameter = |key| member.parameter(key).map(whole);
+    let whole_parameter = |key| {
+        let all = member.parameters().filter(|(name, _)| *name == key).map(|(_, value)| whole(value));
+        all.reduce(Option::and)
+    };
     let (left_or_limit, reset_or_window) = (whole_parameter(first), whole_parameter(second));
     let is_malformed = left_or_limit == Some(None) || reset_or_window == Some(None);
-    let name = member.parameters().filter(|(key, _)| key.is_empty()).last().map_or(member.head, |(_, name)| name);
+    let name = member
+        .parameters()
+        .filter(|(key, name)| key.is_empty() && name.starts_with('"'))
+        .last()
+        .map_or(member.head, |(_, name)| name);
     let name = quoted(name).filter(|name| !name.is_empty() && quoted(member.head).is_some())?;
     let says_something = left_or_limit.is_some() || reset_or_window.is_some();
     let reset_or_window = reset_or_window.flatten().and_then(span);

@@ -43,12 +43,18 @@ pub(super) fn read(head: &Head, is_refused: bool, hints: &Hints, found: &mut Fou
     }
     labels.apply(&mut fields, is_refused, found);
     if !fields.is_empty() {
+        found.scope = found.scope.take().or_else(|| fields.scope());
         fields.into_limits(is_refused, found);
     }
     structured.limits().for_each(|limit| found.merge(limit, true));
     found.scope = found.scope.take().or_else(|| structured.scope());
     if has_caps {
         llm::read(head, found);
+    }
+    // Language models count tokens by account.
+    let counts_tokens = || found.limits().any(|limit| limit.name.contains("tokens"));
+    if found.scope.is_none() && counts_tokens() {
+        found.scope = Some(Scope::Account);
     }
 }
 
@@ -65,10 +71,12 @@ impl<'a> Labels<'a> {
                 found.scope = value.map(|name| Scope::Bucket(name.to_owned()));
             }
             "bucket" => found.scope = value.map(|name| Scope::Bucket(name.to_owned())),
-            "reason" => (self.name, self.is_reason) = (value, value.is_some()),
-            "problem" => self.kind = value,
+            "reason" => {
+                (self.name, self.is_reason) = (value, value.is_some());
+                found.scope = value.and_then(scope_of_reason).or(found.scope.take());
+            }
             "category" => self.category = value,
-            "type" => self.kind = value,
+            "type" | "problem" => self.kind = value,
             "global" => found.scope = Some(Scope::Account),
             "scope" if value == Some("global") => found.scope = Some(Scope::Account),
             "scope" => found.scope = found.scope.take().or((value == Some("user")).then_some(Scope::User)),
@@ -88,6 +96,12 @@ impl<'a> Labels<'a> {
         }
         fields.label(name, None);
     }
+}
+
+/// A burst is one of one path; what is global is of the account.
+fn scope_of_reason(reason: &str) -> Option<Scope> {
+    let is_global = || reason.contains("global").then_some(Scope::Account);
+    if reason.contains("burst") { Some(Scope::Route) } else { is_global() }
 }
 
 /// `Daily-limit`, `QPS`, `Per-second-limit`.
