@@ -154,7 +154,7 @@ impl<B: Body> Body for Source<B> {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Live { body } => body.is_end_stream(),
-            Self::Peeked { frames, rest } => frames.is_empty() && rest.as_ref().is_none_or(|rest| rest.is_end_stream()),
+            Self::Peeked { frames, rest } => frames.is_empty() && rest.as_ref().is_none_or(Body::is_end_stream),
         }
     }
 
@@ -163,7 +163,7 @@ impl<B: Body> Body for Source<B> {
             Self::Live { body } => body.size_hint(),
             Self::Peeked { frames, rest } => {
                 let read = frames.iter().map(|frame| data::<B>(frame).len() as u64).sum::<u64>();
-                let hint = rest.as_ref().map_or(SizeHint::with_exact(0), |rest| rest.size_hint());
+                let hint = rest.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
                 let mut all = SizeHint::new();
                 all.set_lower(hint.lower() + read);
                 if let Some(upper) = hint.upper() {

@@ -89,6 +89,29 @@ impl Limit {
         }
     }
 
+    /// What is left of how many, and when that changes for good: a window ends, the oldest request leaves it, the bucket is full.
+    fn standing(&self, now: Duration) -> Option<Standing> {
+        match &self.rule {
+            Rule::Sliding(Sliding { n, window, accepted }) => {
+                let counts: Vec<_> = accepted.iter().filter(|at| **at + *window > now).collect();
+                let resets = counts.first().map_or(Duration::ZERO, |oldest| **oldest + *window - now);
+                Some(Standing { left: n - counts.len(), most: *n, resets })
+            }
+            Rule::Fixed(fixed) => {
+                let used = if fixed.index_at(now) == fixed.index { fixed.count } else { 0 };
+                let resets = fixed.window - fixed.since_edge(now);
+                Some(Standing { left: fixed.n - used, most: fixed.n, resets })
+            }
+            Rule::Bucket(bucket) => {
+                let units = bucket.units(now);
+                let whole = |units: u128| usize::try_from(units / bucket.cost).expect("a burst that fits");
+                let resets = nanoseconds((bucket.capacity - units).div_ceil(bucket.gain));
+                Some(Standing { left: whole(units), most: whole(bucket.capacity), resets })
+            }
+            Rule::InFlight(_) => None,
+        }
+    }
+
     fn take(&mut self, now: Duration) {
         match &mut self.rule {
             Rule::Sliding(sliding) => sliding.take(now),
@@ -103,6 +126,14 @@ impl Limit {
             in_flight.open -= 1;
         }
     }
+}
+
+/// How a limit stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub left: usize,
+    pub most: usize,
+    pub resets: Duration,
 }
 
 /// Whether one more fits. The order says which refusal outlasts which.
@@ -266,6 +297,11 @@ impl Judge {
         self.move_to(now);
         self.open = self.open.checked_sub(1).expect("ended without having been accepted");
         self.limits.iter_mut().for_each(Limit::ended);
+    }
+
+    /// How the first limit that counts requests stands.
+    pub fn standing(&self, now: Duration) -> Option<Standing> {
+        self.limits.iter().find_map(|limit| limit.standing(now))
     }
 
     /// Accepted and not yet ended.

@@ -6,6 +6,7 @@ mod books;
 mod clock;
 mod others;
 mod outgoing;
+mod says;
 mod serve;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use tokio::net::TcpListener;
 pub use answer::{Answer, Body, RetryAfter};
 pub use books::{Arrival, BODY_KEPT, Fate, Jitter};
 pub use others::OtherClient;
+pub use says::Says;
 
 use super::judge::{Judge, Limit};
 use books::{Books, Settings};
@@ -71,6 +73,12 @@ impl Builder {
         self
     }
 
+    /// What each answer says of the limits.
+    pub fn says(mut self, says: Says) -> Self {
+        self.settings.says = says;
+        self
+    }
+
     /// The body of accepted requests.
     pub fn body(mut self, body: Body) -> Self {
         self.settings.body = body;
@@ -102,6 +110,7 @@ impl Upstream {
             before: Duration::ZERO..=Duration::ZERO,
             after: Duration::ZERO..=Duration::ZERO,
             retry_after: RetryAfter::None,
+            says: Says::Nothing,
             body: Body::bytes("ok"),
         };
         Builder { limits: Vec::new(), settings, seed: 0, clock: Clock::real }

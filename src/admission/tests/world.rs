@@ -127,14 +127,14 @@ impl World {
             Counts::InAny(most, window) => {
                 let counted: Vec<_> =
                     self.taken.iter().rev().take(most).filter(|at| now.since(**at) < window).collect();
-                let resets = counted.last().map_or(Duration::ZERO, |oldest| window - now.since(**oldest));
+                let resets = counted.last().map_or(Duration::ZERO, |oldest| window.saturating_sub(now.since(**oldest)));
                 (most, most - counted.len(), resets)
             }
             Counts::InEach(most, window) => {
                 let place = |at: Time| (at.as_nanos() + PHASE_NANOS) / nanos(window);
                 let used = self.taken.iter().rev().take(most).filter(|at| place(**at) == place(now)).count();
                 let gone = (now.as_nanos() + PHASE_NANOS) % nanos(window);
-                (most, most - used, window - Duration::from_nanos(gone))
+                (most, most - used, window.saturating_sub(Duration::from_nanos(gone)))
             }
             Counts::Bucket(rate, burst) => {
                 let (level, missing) = (self.level.0, burst - self.level.0);

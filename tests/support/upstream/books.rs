@@ -12,6 +12,7 @@ use hyper::{Method, Version};
 use super::super::judge::{Judge, Verdict};
 use super::answer::{Answer, Body, RetryAfter};
 use super::others::{OtherClient, Turns};
+use super::says::Says;
 
 /// One request, as the server saw it. Instants are counted from the server's start.
 #[derive(Clone, Debug)]
@@ -71,6 +72,7 @@ pub(super) struct Settings {
     pub(super) before: Range,
     pub(super) after: Range,
     pub(super) retry_after: RetryAfter,
+    pub(super) says: Says,
     pub(super) body: Body,
 }
 
@@ -159,12 +161,20 @@ impl Books {
         let verdict = self.judge.arrive(now);
         if verdict != Verdict::Accepted {
             self.refused += 1;
-            return (Fate::Refused, Answer::refusal(&verdict, self.settings.retry_after));
+            let refusal = Answer::refusal(&verdict, self.settings.retry_after);
+            return (Fate::Refused, self.with_standing(now, refusal));
         }
         self.accepted += 1;
         let scripted = scripted.and_then(|place| self.script.remove(place));
         let ordinary = || Answer::status(200).body(self.settings.body.clone());
-        (Fate::Accepted, scripted.unwrap_or_else(ordinary))
+        let answer = scripted.unwrap_or_else(|| self.with_standing(now, ordinary()));
+        (Fate::Accepted, answer)
+    }
+
+    /// An answer that says how the limits stand.
+    fn with_standing(&self, now: Duration, answer: Answer) -> Answer {
+        let headers = self.judge.standing(now).map(|standing| self.settings.says.headers(standing));
+        headers.into_iter().flatten().fold(answer, |answer, (name, value)| answer.header(name, &value))
     }
 
     /// The head is handed over. Returns when.
