@@ -103,11 +103,11 @@ pub(crate) struct View<'a> {
     pub(crate) hints: &'a Hints,
 }
 
-/// What a head says to those who wait at a gate. A wait beside a redirect is to pass before it is followed (RFC 9110, 10.2.3);
-/// and only a 429 proves that nothing was done.
+/// What a head says to those who wait at a gate: of refusals, a 429 alone proves that nothing was done. A wait beside a
+/// redirect is to pass before it is followed (RFC 9110, 10.2.3); beside any other status it is about something else.
 pub(crate) fn read(status: StatusCode, headers: &HeaderMap, now: Duration) -> Signal {
     let signal = Signal::read(status, headers, &[], now);
-    let throttled = signal.throttled && status == StatusCode::TOO_MANY_REQUESTS;
+    let throttled = status == StatusCode::TOO_MANY_REQUESTS;
     let heeds = throttled || status == StatusCode::SERVICE_UNAVAILABLE || status.is_redirection();
     Signal { throttled, wait: signal.wait.filter(|_| heeds), ..signal }
 }
