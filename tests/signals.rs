@@ -136,6 +136,20 @@ fn responses_are_read_as_a_careful_engineer_would() {
     assert!(report.is_empty(), "\n{report}");
 }
 
+/// A proxy may sort them.
+#[test]
+fn the_order_of_the_fields_is_nothing() {
+    for case in Case::all() {
+        let mut fields = case.fields();
+        fields.sort_by(|(one, _), (other, _)| other.to_ascii_lowercase().cmp(&one.to_ascii_lowercase()));
+        let now = case.now();
+        let signal = Signal::read(case.status(), &headers(&fields), case.text("body").as_bytes(), now);
+        if !IN_MILLIS.contains(&case.text("id")) {
+            assert_eq!(case.faults(&signal), Vec::<String>::new(), "{}", case.text("id"));
+        }
+    }
+}
+
 /// Counts what this thread asks of the allocator.
 mod counted {
     #![allow(unsafe_code)]
