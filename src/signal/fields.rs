@@ -167,7 +167,8 @@ impl<'a> Fields<'a> {
         record.window = record.window.or(window.filter(|window| !window.is_zero()));
     }
 
-    /// A reset and a window that are of no limit by name are of the only limit of that family, or of the only empty one.
+    /// A reset and a window that are of no limit by name are of the only limit of that family, or of the only empty
+    /// one.
     fn share_loose_ends(&mut self) {
         while let Some(at) = self.records.iter().position(|record| {
             let others = self.records.iter().filter(|other| other.is_of(record) && !other.is_loose()).count();

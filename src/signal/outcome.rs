@@ -21,7 +21,8 @@ pub(super) enum Outcome {
     Unlucky,
 }
 
-/// What no wait changes goes before everything; then what is not about traffic; then traffic. `wait` is what the head asks for.
+/// What no wait changes goes before everything; then what is not about traffic; then traffic. `wait` is what the head
+/// asks for.
 pub(super) fn of(status: u16, head: &Head, found: &Found, said: &Said, wait: Option<Duration>) -> Outcome {
     let means = |meaning| said.means(meaning);
     // Of other failures a message may speak of money and limits as well.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::codes::Meaning;
 use super::prose;
 
-/// What is said where there is no money. `credit` and `upgrade` alone are no sign: plain refusals have them too, and so is
-/// `check your plan and billing details`.
+/// What is said where there is no money. `credit`, `upgrade`, and `check your plan and billing details` are no sign:
+/// plain refusals have them too.
 const OF_MONEY: [&str; 12] = [
     "insufficient balance",
     "insufficient account balance",
