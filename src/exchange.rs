@@ -299,11 +299,14 @@ impl Exchange {
 
     /// What it says is left of limits that hold for all of the host.
     fn reports(&self, signal: &Signal) -> Vec<Report> {
-        let is_narrow = matches!(signal.scope, Some(Scope::Route | Scope::Bucket(_)));
-        if is_narrow || !self.heeds_reports {
-            return Vec::new();
-        }
-        signal.limits.iter().filter_map(|limit| report(limit, signal.throttled)).collect()
+        let concerns = |limit: &&StatedLimit| match &signal.scope {
+            // A policy by name; not a bucket of some route that the limit is in.
+            Some(Scope::Bucket(name)) => *name == limit.name,
+            Some(Scope::Route) => false,
+            _ => true,
+        };
+        let stated = signal.limits.iter().filter(|_| self.heeds_reports).filter(concerns);
+        stated.filter_map(|limit| report(limit, signal.throttled)).collect()
     }
 
     /// Nobody goes to a host for a while that was asked by way of another one.

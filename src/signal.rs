@@ -35,9 +35,9 @@ use outcome::Outcome;
 
 /// What a response says about limits, whoever sends it: that it refuses, for how long, and what is left of what.
 ///
-/// It is read from the status, the head, and as much of the body as is there: `RateLimit` as the IETF drafts have it, the
-/// `X-RateLimit-…` fields in their dialects, those of language models, the codes and messages of refusals. What is malformed
-/// is as if absent.
+/// It is read from the status, the head, and as much of the body as is there: `RateLimit` as the IETF drafts have it,
+/// the `X-RateLimit-…` fields in their dialects, those of language models, the codes and messages of refusals. What is
+/// malformed is as if absent.
 ///
 /// # Examples
 ///
@@ -104,8 +104,10 @@ pub(crate) struct View<'a> {
 }
 
 impl Signal {
-    /// Reads a response: its status and head, as much of its body as is there, and `now` since 1970, which is only asked
-    /// if the response does not say what its own clock shows.
+    /// Reads a response: its status and head, as much of its body as is there (of which 64 KiB are looked at), and `now`
+    /// since 1970, which is only asked if the response does not say what its own clock shows.
+    ///
+    /// A body is read if the response refuses, or if it has a word in it that refusals inside a success have.
     #[must_use]
     pub fn read(status: StatusCode, headers: &HeaderMap, body: &[u8], now: Duration) -> Self {
         Self::read_with(status, headers, body, now, &Hints::default())
@@ -149,7 +151,7 @@ fn decide(view: View) -> Signal {
     let in_body = said.wait.filter(|_| throttled || is_refused);
     let after = own.or(found.wait.filter(|_| throttled)).or(in_body).or_else(|| reset(&found).filter(|_| throttled));
     let pauses = throttled || view.status == StatusCode::SERVICE_UNAVAILABLE || view.status.is_redirection();
-    let is_his_fault = throttled && !found.blames_service && !said.means(Meaning::Lagging);
+    let is_about_us = throttled && !found.blames_service && !said.means(Meaning::Lagging);
     let is_empty = found.limits().any(StatedLimit::is_exhausted);
     Signal {
         throttled,
@@ -158,7 +160,7 @@ fn decide(view: View) -> Signal {
         // Going again at once would earn the next refusal.
         wait: after.filter(|wait| pauses && !(throttled && wait.is_zero())),
         should_retry: wait::should_retry(&head).filter(|_| !is_done).or((outcome == Outcome::Unlucky).then_some(true)),
-        exhausted: is_empty || is_his_fault || outcome == Outcome::Final { is_spent: true },
+        exhausted: is_empty || is_about_us || outcome == Outcome::Final { is_spent: true },
         scope: found.scope.take().or_else(|| view.hints.scope.clone()),
         limits: found.into_limits(),
         after,

@@ -127,6 +127,7 @@ async fn who_is_careful_has_few_in_flight() {
     let upstream =
         Upstream::builder().jitter_after(Duration::from_millis(20)..=Duration::from_millis(20)).start().await;
     let client = Client::builder().careful().build().unwrap();
-    join_all((0..20).map(|_| client.get(upstream.url()).send())).await;
+    let get = async || client.get(upstream.url()).send().await.unwrap().bytes().await.unwrap();
+    join_all((0..20).map(|_| get())).await;
     assert_eq!(upstream.peak_in_flight(), 4);
 }

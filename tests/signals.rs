@@ -1,5 +1,5 @@
-//! Whether what servers say about limits is read as a careful engineer would read it: 256 public responses, and what becomes
-//! of them when bytes are lost.
+//! Whether what servers say about limits is read as a careful engineer would read it: 256 public responses, and what
+//! becomes of them when bytes are lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,8 @@ use serde_json::Value;
 
 const RESPONSES: &str = include_str!("data/signals.jsonl");
 
-/// Servers of whom something must be known beforehand: their resets are in milliseconds, and nothing in the response says so.
+/// Servers of whom something must be known beforehand: their resets are in milliseconds, and nothing in the response
+/// says so.
 const IN_MILLIS: [&str; 1] = ["prisjakt-429-delta-ms"];
 
 /// What is not read as the list says, and why. Only where its source is not confirmed.
@@ -136,6 +137,20 @@ fn responses_are_read_as_a_careful_engineer_would() {
     assert!(report.is_empty(), "\n{report}");
 }
 
+/// A proxy may sort them.
+#[test]
+fn the_order_of_the_fields_is_nothing() {
+    for case in Case::all() {
+        let mut fields = case.fields();
+        fields.sort_by_key(|(name, _)| std::cmp::Reverse(name.to_ascii_lowercase()));
+        let now = case.now();
+        let signal = Signal::read(case.status(), &headers(&fields), case.text("body").as_bytes(), now);
+        if !IN_MILLIS.contains(&case.text("id")) {
+            assert_eq!(case.faults(&signal), Vec::<String>::new(), "{}", case.text("id"));
+        }
+    }
+}
+
 /// Counts what this thread asks of the allocator.
 mod counted {
     #![allow(unsafe_code)]
@@ -203,7 +218,8 @@ fn a_response_that_says_nothing_of_limits_costs_no_memory() {
     assert!(count <= 1, "{count}");
 }
 
-/// How long it takes to read the head of a plain response: `cargo test --release --test signals -- --ignored --nocapture`.
+/// How long it takes to read the head of a plain response, with
+/// `cargo test --release --test signals -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn what_reading_a_plain_head_takes() {

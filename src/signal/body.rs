@@ -29,6 +29,9 @@ const MARKS: [&[u8]; 12] = [
 const LONGEST: usize = 65_536;
 const MOST_MEMBERS: usize = 100;
 
+/// A text of a success that is longer is about something else.
+const SHORT: usize = 100;
+
 /// Reads a body, or as much of it as there is.
 pub(super) fn read(status: StatusCode, body: &[u8], head: &Head, found: &mut Found) -> Said {
     let body = body.get(..LONGEST).unwrap_or(body);
@@ -48,6 +51,8 @@ pub(super) fn read(status: StatusCode, body: &[u8], head: &Head, found: &mut Fou
         }
         Err(_) if text.starts_with('<') && text.contains("<fault>") => said.hear(text),
         Err(_) if text.starts_with('<') => said.meanings.extend(aws::codes(text).filter_map(meaning)),
+        // One line that says so, and nothing else.
+        Err(_) if text.len() < SHORT && !text.contains('\n') && !text.starts_with("data:") => said.hear(text),
         Err(_) => events(text, head, found, &mut said),
     }
     said.conclude(head.clock);

@@ -18,7 +18,7 @@ pub(super) enum Meaning {
 }
 
 /// What is in a code, without case and hyphens. The first that fits counts.
-const PARTS: [(&str, Meaning); 31] = [
+const PARTS: [(&str, Meaning); 33] = [
     ("entitlementsuspended", Meaning::Barred),
     ("insufficientquota", Meaning::Unpaid),
     ("insufficientbalance", Meaning::Unpaid),
@@ -27,7 +27,9 @@ const PARTS: [(&str, Meaning); 31] = [
     ("creditbalance", Meaning::Unpaid),
     ("spendlimit", Meaning::Unpaid),
     ("organizationusagelimit", Meaning::Unpaid),
-    ("billing", Meaning::Unpaid),
+    ("billinghardlimit", Meaning::Unpaid),
+    ("billingnotactive", Meaning::Unpaid),
+    ("billingdisabled", Meaning::Barred),
     ("paymentrequired", Meaning::Unpaid),
     ("overdailylimit", Meaning::Unpaid),
     ("locktimeout", Meaning::Unlucky),

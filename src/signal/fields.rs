@@ -23,6 +23,8 @@ impl<'a> Fields<'a> {
     pub(super) fn add(&mut self, name: &Name<'a>, value: &'a str, before: usize, clock: Clock<'_>, in_millis: bool) {
         match name.role {
             Role::Limit if policies::is_list(value) => self.add_limit_with_policies(name, value),
+            // `36/200` alone: used, of all.
+            Role::Whole if value.contains('/') => self.add_numbers(name, value, before, |record| &mut record.used),
             Role::Limit | Role::Whole => self.add_numbers(name, value, before, |record| &mut record.limit),
             Role::Remaining => self.add_numbers(name, value, before, |record| &mut record.remaining),
             Role::Used => self.add_numbers(name, value, before, |record| &mut record.used),
@@ -120,7 +122,7 @@ impl<'a> Fields<'a> {
             slot(record).get_or_insert(read(head));
             // `100/hour`, and `59/60` of what is left or used.
             record.window = record.window.or(period(of.trim()));
-            if let (Some(limit), Role::Remaining | Role::Used) = (number(of.trim()), name.role) {
+            if let (Some(limit), Role::Remaining | Role::Used | Role::Whole) = (number(of.trim()), name.role) {
                 record.limit.get_or_insert(Number::Some(limit));
             }
             let window = member.parameter("w").and_then(number).and_then(span);
@@ -165,7 +167,8 @@ impl<'a> Fields<'a> {
         record.window = record.window.or(window.filter(|window| !window.is_zero()));
     }
 
-    /// A reset and a window that are of no limit by name are of the only limit of that family, or of the only empty one.
+    /// A reset and a window that are of no limit by name are of the only limit of that family, or of the only empty
+    /// one.
     fn share_loose_ends(&mut self) {
         while let Some(at) = self.records.iter().position(|record| {
             let others = self.records.iter().filter(|other| other.is_of(record) && !other.is_loose()).count();

@@ -42,8 +42,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What is in the name of every such field: parts of `limit`, `quota`, `retry`, `remaining`, `x-mbx`, `usage`, `concurrent`,
-/// `grpc` and `errortype`. A field without any of these is not looked at again.
+/// What is in the name of every such field: parts of `limit`, `quota`, `retry`, `remaining`, `x-mbx`, `usage`,
+/// `concurrent`, `grpc` and `errortype`. A field without any of these is not looked at again.
 fn speaks(name: &str) -> bool {
     let marks =
         |three: &[u8]| matches!(three, b"lim" | b"quo" | b"ret" | b"rem" | b"mbx" | b"usa" | b"ncu" | b"rpc" | b"rro");

@@ -78,7 +78,8 @@ pub enum Scope {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hints {
-    /// The number of a reset is a time in milliseconds, and not in seconds. Its size does not tell: 45000 may be either.
+    /// The number of a reset is a time in milliseconds, and not in seconds. Its size does not tell: 45000 may be
+    /// either.
     pub resets_in_millis: bool,
     /// For what its limits hold, if a response does not say.
     pub scope: Option<Scope>,

@@ -10,7 +10,8 @@ use super::list::bare;
 use super::moment::when;
 use super::name::period;
 
-/// Beside the fields of Anthropic's keys, which are trios: `-status`, `-5h-status`, `-5h-reset`, and the share that is SPENT.
+/// Beside the fields of Anthropic's keys, which are trios: `-status`, `-5h-status`, `-5h-reset`, and the share that is
+/// SPENT.
 const UNIFIED: &str = "anthropic-ratelimit-unified-";
 
 #[derive(Debug, Default)]

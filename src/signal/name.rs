@@ -145,7 +145,8 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The words before the one that says that it is about a limit, what is written together with it, and the words after it.
+/// The words before the one that says that it is about a limit, what is written together with it, and the words after
+/// it.
 fn marked<'w, 'a>(words: &'w [&'a str]) -> Option<(&'w [&'a str], &'a str, &'w [&'a str])> {
     for (at, word) in words.iter().enumerate() {
         let fused = word.strip_suffix('s').unwrap_or(word).strip_suffix("ratelimit");

@@ -8,9 +8,6 @@ use super::limit::{Found, StatedLimit};
 use super::said::Said;
 use super::{prose, terminal};
 
-/// A limit on so long a time is an allowance, and nothing that one waits for.
-const AN_ALLOWANCE: Duration = Duration::from_secs(28 * 86_400);
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Nothing,
@@ -24,20 +21,24 @@ pub(super) enum Outcome {
     Unlucky,
 }
 
-/// What no wait changes goes before everything; then what is not about traffic; then traffic. `wait` is what the head asks for.
+/// What no wait changes goes before everything; then what is not about traffic; then traffic. `wait` is what the head
+/// asks for.
 pub(super) fn of(status: u16, head: &Head, found: &Found, said: &Said, wait: Option<Duration>) -> Outcome {
     let means = |meaning| said.means(meaning);
-    let is_refused = status >= 400;
-    if matches!(status, 402 | 509) || means(Meaning::Unpaid) || (is_refused && is_allowance(status, found, said, wait))
+    // Of other failures a message may speak of money and limits as well.
+    let may_be_final = matches!(status, 200..=299 | 400 | 402 | 403 | 409 | 413 | 429 | 509);
+    if matches!(status, 402 | 509)
+        || (may_be_final && means(Meaning::Unpaid))
+        || is_allowance(status, found, said, wait)
     {
         Outcome::Final { is_spent: true }
-    } else if means(Meaning::Barred) || (is_refused && terminal::is_too_large(&said.messages)) {
+    } else if may_be_final && (means(Meaning::Barred) || terminal::is_too_large(&said.messages)) {
         Outcome::Final { is_spent: false }
     } else if means(Meaning::Unlucky) {
         Outcome::Unlucky
     } else if is_throttled(status, head, found, said, wait) {
         Outcome::Throttled
-    } else if is_refused && means(Meaning::Counted) {
+    } else if may_be_final && status >= 400 && means(Meaning::Counted) {
         Outcome::Final { is_spent: false }
     } else {
         Outcome::Nothing
@@ -47,8 +48,8 @@ pub(super) fn of(status: u16, head: &Head, found: &Found, said: &Said, wait: Opt
 /// It is the allowance of a month that is used up, and nobody says for how long to wait.
 fn is_allowance(status: u16, found: &Found, said: &Said, wait: Option<Duration>) -> bool {
     let mut empty = found.limits().filter(|limit| limit.is_exhausted()).peekable();
-    let is_stated =
-        empty.peek().is_some() && empty.all(|limit| limit.window.is_some_and(|window| window >= AN_ALLOWANCE));
+    let is_stated = empty.peek().is_some()
+        && empty.all(|limit| limit.window.is_some_and(|window| window >= terminal::AN_ALLOWANCE));
     wait.is_none() && matches!(status, 403 | 429) && (is_stated || terminal::is_monthly(&said.messages))
 }
 

@@ -43,8 +43,8 @@ impl<'a> Policies<'a> {
         self.all.is_empty()
     }
 
-    /// Takes out the policy of a limit, which is that of the same size. If two have it, neither is taken to be the limit's;
-    /// if none has, the server has lowered the limit, and the policies beside it say nothing more.
+    /// Takes out the policy of a limit, which is that of the same size. If two have it, neither is taken to be the
+    /// limit's; if none has, the server has lowered the limit, and the policies beside it say nothing more.
     pub(super) fn take(&mut self, family: &str, limit: Option<f64>, left: Option<f64>) -> Option<Policy<'a>> {
         let is_ours = |policy: &Policy| is_same_family(policy.family, family);
         let limit = self.of_another(family, limit, left).or(limit);

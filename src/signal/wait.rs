@@ -13,9 +13,9 @@ const IN_MILLISECONDS: [&str; 2] = ["retry-after-ms", "x-ms-retry-after-ms"];
 /// Of vendors, in milliseconds.
 const OF_VENDORS: [&str; 2] = ["x-amz-retry-after", "grpc-retry-pushback-ms"];
 
-/// The wait that the head states. A malformed value is as if absent, and so is a moment that is far away; of several the longest
-/// counts, for an earlier return would break one of them: but what is only rounded otherwise says no more than the first.
-/// What vendors say in fields of their own counts if there is nothing else.
+/// The wait that the head states. A malformed value is as if absent, and so is a moment that is far away; of several
+/// the longest counts, for an earlier return would break one of them: but what is only rounded otherwise says no more
+/// than the first. What vendors say in fields of their own counts if there is nothing else.
 pub(super) fn stated(head: &Head) -> Option<Duration> {
     let in_millis = IN_MILLISECONDS.map(|name| longest_of(head, name, true));
     let seconds = longest_of(head, "retry-after", false);
