@@ -14,11 +14,15 @@ const SECOND: Duration = Duration::from_secs(1);
 const CALLERS: usize = 50;
 const SECONDS: u64 = 20;
 
+fn float(number: impl TryInto<u32, Error: std::fmt::Debug>) -> f64 {
+    f64::from(number.try_into().unwrap())
+}
+
 /// Others come at random, so many a second in the mean.
 fn others(per_second: f64, seconds: u64, seed: u64) -> OtherClient {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut at, mut all) = (0.0, Vec::new());
-    while at < seconds as f64 {
+    while at < float(seconds) {
         at -= (1.0 - random.f64()).ln() / per_second;
         all.push(Duration::from_secs_f64(at));
     }
@@ -49,7 +53,7 @@ async fn finds(says: Says, limit: Limit, seed: u64) {
     upstream.other_client(others(6.0, SECONDS + 5, seed));
     let client = Client::builder().max_attempts(50).build().unwrap();
     let (learning, refused, went) = ask(&client, &upstream, SECONDS).await;
-    let share = went as f64 / (14.0 * SECONDS as f64);
+    let share = float(went) / (14.0 * float(SECONDS));
     println!("{says:?}: {learning} while learning, {refused} after, {:.1} % of what others leave", share * 100.0);
     println!("  {}", client.snapshot());
     // A tenth of a second that is missed on a loaded machine costs a tenth of a window.

@@ -312,7 +312,7 @@ impl Gate {
 
     /// The server took it.
     pub(super) fn answered(&mut self, taken: &mut Taken<'_>, now: Time) {
-        if self.anchor(taken, now) {
+        if self.anchor(taken, true, now) {
             self.pause.succeeded(taken.passage.pass, now);
             let step = self.step_nanos();
             if self.brake.as_mut().is_some_and(|brake| brake.took(step, now)) {
@@ -324,7 +324,7 @@ impl Gate {
     /// The server refused it: nobody passes for a while, and then at the steady rate; where none is known, one after the
     /// other and then more.
     pub(super) fn refused(&mut self, taken: &mut Taken<'_>, wait: Wait, now: Time) {
-        self.anchor(taken, now);
+        self.anchor(taken, false, now);
         let pass = taken.passage.pass;
         let told = taken.passage.told;
         let (is_event, known) = (self.pause.is_event(pass), told || self.has_quotas() || self.brake.is_none());
@@ -341,7 +341,7 @@ impl Gate {
 
     /// The server could not do it, and asks to be left alone for a while, or for none.
     pub(super) fn failed(&mut self, taken: &mut Taken<'_>, wait: Option<Wait>, now: Time) {
-        self.anchor(taken, now);
+        self.anchor(taken, false, now);
         let pass = taken.passage.pass;
         let limited = self.meters.iter().any(Meter::is_set);
         if limited && self.brake.as_mut().is_some_and(|brake| brake.failed(taken.passage.at, now)) {
@@ -356,18 +356,18 @@ impl Gate {
 
     /// The server refused it because of another gate: of this one nothing is known.
     pub(super) fn refused_elsewhere(&mut self, taken: &mut Taken<'_>, now: Time) {
-        self.anchor(taken, now);
+        self.anchor(taken, false, now);
         self.pause.ended_unanswered(taken.passage.pass);
     }
 
     /// True if nothing was heard of it before.
-    fn anchor(&mut self, taken: &mut Taken<'_>, now: Time) -> bool {
+    fn anchor(&mut self, taken: &mut Taken<'_>, took: bool, now: Time) -> bool {
         let first = !std::mem::replace(&mut taken.passage.answered, true);
         if first {
             self.over(taken);
         }
         each(&mut self.meters, taken.receipts, |meter, receipt| {
-            meter.answered(receipt, now);
+            meter.answered(receipt, took, now);
         });
         first
     }

@@ -317,11 +317,12 @@ impl Meter {
         held && paced.is_some()
     }
 
-    pub(super) fn answered(&mut self, receipt: &mut Receipt, now: Time) {
+    /// An answer is here; of a server that has `taken` it, or not.
+    pub(super) fn answered(&mut self, receipt: &mut Receipt, taken: bool, now: Time) {
         match (&mut self.counter, &mut receipt.counted) {
             (Counter::Window(window), Counted::Window(units)) => window.answered(units, now),
             (Counter::Stated(stated), Counted::Stated(sent)) => {
-                stated.silent(*sent, receipt.units, now);
+                stated.silent(*sent, receipt.units, taken, now);
                 receipt.counted = Counted::Nothing;
             }
             _ => {}
@@ -329,7 +330,7 @@ impl Meter {
     }
 
     pub(super) fn ended(&mut self, receipt: &mut Receipt, now: Time) {
-        self.answered(receipt, now);
+        self.answered(receipt, false, now);
         if let (Counter::Window(window), Counted::Window(units)) = (&mut self.counter, &mut receipt.counted) {
             window.ended(units, now);
         }

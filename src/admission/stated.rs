@@ -27,6 +27,9 @@ const PATIENCE_NANOS: u64 = 1_000_000_000;
 const LEAST_MARGIN_NANOS: u64 = 50_000_000;
 const MOST_MARGIN_NANOS: u64 = 1_000_000_000;
 
+/// So often nothing may be left again before a limit is not believed any more.
+const MOST_DOUBTS: u32 = 3;
+
 /// What is past its reset is forgotten after this, at a gate where nothing happens.
 const FORGOTTEN_AFTER_NANOS: u64 = 600_000_000_000;
 
@@ -71,6 +74,8 @@ pub(super) struct Stated {
     most: u64,
     /// One that goes ahead, until it brings word or has taken too long.
     scout: Option<(u64, Time)>,
+    /// How many went ahead, and were taken, one after the other, though nothing was left again.
+    doubts: u32,
     /// How much later than the stated reset it does: the more, the more of them were refused.
     margin_nanos: u64,
     /// The longest that a reset was away.
@@ -118,6 +123,7 @@ impl Stated {
             others: 0,
             most: 0,
             scout: None,
+            doubts: 0,
             margin_nanos: 0,
             longest_nanos: 0,
             is_fine: false,
@@ -144,7 +150,7 @@ impl Stated {
 
     /// What is known: the least of those that may be the last.
     fn base(&self) -> Option<&Heard> {
-        self.heard.front()
+        self.heard.front().filter(|_| self.doubts < MOST_DOUBTS)
     }
 
     /// What an answer said was left, less what went without a word since.
@@ -201,6 +207,9 @@ impl Stated {
         self.out -= units;
         self.ours += units;
         self.clock += 1;
+        if report.refused {
+            self.doubts = 0;
+        }
         if self.scout.is_some_and(|(scout, _)| scout == sent) {
             self.learn_from_scout(report);
         } else if self.raised < sent {
@@ -231,8 +240,12 @@ impl Stated {
         self.most = report.most.unwrap_or(self.most).max(report.left);
     }
 
-    /// One that was refused went too early: a second was rounded down, or others took what came free.
+    /// One that was refused went too early: a second was rounded down, or others took what came free. A limit of which nothing is
+    /// left again and again at the beginning of its time, and that takes those who go ahead, is none.
     fn learn_from_scout(&mut self, report: &Report) {
+        let anew = report.resets_after.is_some_and(|resets| nanos(resets) >= self.longest_nanos / 10 * 9);
+        let in_vain = !report.refused && report.left == 0 && self.most > 1 && anew;
+        self.doubts = if in_vain { self.doubts + 1 } else { 0 };
         let margin = self.margin_nanos;
         // Whole seconds may be a second early.
         let most = if self.is_fine { self.longest_nanos / 5 } else { MOST_MARGIN_NANOS };
@@ -259,13 +272,13 @@ impl Stated {
         self.others += base.left.saturating_sub(heard.left).saturating_sub(ours);
     }
 
-    /// An answer without a word about this limit, or none at all: it counted all the same. After the reset it says that there is
-    /// no such limit any more.
-    pub(super) fn silent(&mut self, sent: Sent, units: u64, now: Time) {
+    /// It ended without a word about this limit, and counted all the same. If it was `taken` after the reset, there is no such
+    /// limit any more.
+    pub(super) fn silent(&mut self, sent: Sent, units: u64, taken: bool, now: Time) {
         self.out -= units;
         self.silent = self.silent.saturating_add(units);
         self.back(sent.clock);
-        if self.base().is_some_and(|base| base.until <= now && base.clock < sent.clock) {
+        if taken && self.base().is_some_and(|base| base.until <= now && base.clock < sent.clock) {
             self.heard.clear();
         }
     }
@@ -374,11 +387,26 @@ mod tests {
         let mut stated = Stated::new(Arc::from("requests"), 0);
         let [first, second] = [0, 0].map(|ms| stated.take(1, true, at(ms)));
         stated.report(Some((first, 1)), &word(10, 100), at(5));
-        stated.silent(second, 1, at(6));
+        stated.silent(second, 1, true, at(6));
         assert_eq!(stated.level(), 8);
         let third = stated.take(1, true, at(200));
-        stated.silent(third, 1, at(210));
+        let mut cancelled = stated.clone();
+        cancelled.silent(third, 1, false, at(210));
+        assert_eq!(cancelled.level(), 7, "nobody has said anything");
+        stated.silent(third, 1, true, at(210));
         assert_eq!(stated.level(), u64::MAX);
+    }
+
+    #[test]
+    fn a_limit_of_which_nothing_is_ever_left_is_not_believed_for_long() {
+        let mut stated = Stated::new(Arc::from("requests"), 0);
+        for nth in 0..4 {
+            let now = at(nth * 60_000);
+            assert_eq!(stated.ready_at(1, now), now);
+            let sent = stated.take(1, true, now);
+            stated.report(Some((sent, 1)), &word(0, 60_000), now);
+        }
+        assert_eq!(stated.ready_at(1, at(180_001)), at(180_001));
     }
 
     #[test]

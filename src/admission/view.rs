@@ -107,7 +107,7 @@ impl State {
         let waiting = self.lanes.asks.iter().filter(|(_, ask)| !ask.is_decided()).count();
         assert_eq!(self.waiting, waiting, "how many wait is known");
         assert!(self.due <= self.now, "what is judged is not in the future");
-        self.lanes.assert_sound(&self.timers, self.due);
+        self.lanes.assert_sound(&self.timers, self.due, leftovers);
         let ids: Vec<_> = self.gates.ids().collect();
         for gate in ids {
             let timer = self.lanes.line(gate).and_then(|line| line.timer);
