@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Buf;
 use http::header::CONTENT_LENGTH;
@@ -15,10 +16,19 @@ use pin_project_lite::pin_project;
 use tokio::time::{Instant, timeout_at};
 
 use crate::permit::Permit;
+use crate::signal::Signal;
 use crate::unread::{Hold, Unread};
+use crate::verdict;
+use crate::wait::Reply;
 
 /// A refusal's body is read ahead up to this, so that its connection can serve the next attempt.
 const MOST_READ_AHEAD: usize = 64 * 1_024;
+
+/// What trailers say, as those of gRPC do.
+fn said(trailers: &HeaderMap) -> Reply {
+    let signal = Signal::read(StatusCode::OK, trailers, &[], Duration::ZERO);
+    verdict::reply(&signal, fastrand::u32(..))
+}
 
 /// The frames of a body.
 type Frames<B> = VecDeque<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
@@ -120,6 +130,12 @@ impl<B: Body> Body for ThrottleBody<B> {
         let Some(hold) = this.hold.as_mut() else { return this.source.poll_frame(cx) };
         let frame = this.source.as_mut().poll_frame(&mut Context::from_waker(hold.begin_read(cx.waker())));
         hold.has_read(frame.is_pending());
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+            && let reply @ Reply::Refused(_) = said(trailers)
+        {
+            hold.has_heard(reply);
+        }
         // Not every reader asks again after the last frame.
         if matches!(frame, Poll::Ready(None | Some(Err(_)))) || this.source.is_end_stream() {
             *this.hold = None;

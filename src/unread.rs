@@ -15,6 +15,7 @@ use tracing::warn;
 
 use crate::context::FAR;
 use crate::permit::Permit;
+use crate::wait::Reply;
 
 /// So long nobody has to read, unless set.
 pub(crate) const UNREAD_FOR: Duration = Duration::from_secs(60);
@@ -175,6 +176,15 @@ impl Hold {
     /// The read goes on, or has fetched something.
     pub(crate) fn has_read(&self, is_pending: bool) {
         self.unread.set_unread(self.place, !is_pending);
+    }
+
+    /// Its last frame is here, and says this.
+    pub(crate) fn has_heard(&self, reply: Reply) {
+        let open = self.unread.lock().open.get_mut(self.place.place).and_then(Open::end);
+        // It is told while the lock is free.
+        if let Some(mut permit) = open {
+            permit.heard(reply, &[]);
+        }
     }
 }
 

@@ -218,21 +218,6 @@ fn a_response_that_says_nothing_of_limits_costs_no_memory() {
     assert!(count <= 1, "{count}");
 }
 
-/// How long it takes to read the head of a plain response, with
-/// `cargo test --release --test signals -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn what_reading_a_plain_head_takes() {
-    let trio = [("x-ratelimit-limit", "60"), ("x-ratelimit-remaining", "59"), ("x-ratelimit-reset", "1796040012")];
-    for (what, fields) in [("nothing of limits", PLAIN.to_vec()), ("a trio", [&trio[..], &PLAIN[..3]].concat())] {
-        let (headers, count, start) = (head(&fields), 1_000_000_u32, std::time::Instant::now());
-        for second in 0..count {
-            std::hint::black_box(Signal::read(StatusCode::OK, &headers, b"", Duration::from_secs(second.into())));
-        }
-        println!("{what}: {:?}", start.elapsed() / count);
-    }
-}
-
 /// Bytes that break parsers.
 const HOSTILE: [&str; 24] = [
     "-1",

@@ -282,3 +282,28 @@ async fn buffer_load_shed_and_timeout_go_before_it() {
     let error: BoxError = service.oneshot(get("/2")).await.unwrap_err();
     assert!(error.is::<tower::timeout::error::Elapsed>(), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_trailers_of_an_answer_say_pauses_whoever_comes_next() {
+    let answers = service_fn(async |request: Request<String>| {
+        let body = http_body_util::Full::new(bytes::Bytes::from_static(b"part"));
+        let trailers = match request.uri().path() {
+            "/exhausted" => &[("grpc-status", "8"), ("grpc-retry-pushback-ms", "2000")][..],
+            _ => &[("grpc-status", "0")],
+        };
+        let trailers = trailers
+            .iter()
+            .map(|(name, value)| (http::HeaderName::from_static(name), http::HeaderValue::from_static(value)));
+        let trailers: http::HeaderMap = trailers.collect();
+        let body = http_body_util::BodyExt::with_trailers(body, async move { Some(Ok(trailers)) });
+        Ok::<_, Infallible>(Response::new(body))
+    });
+    let service = layer("100/s, 8 in flight").layer(answers);
+    let began = Instant::now();
+    for (path, after) in [("/fine", 0), ("/exhausted", 0), ("/fine", 2_000)] {
+        let answer = service.clone().oneshot(get(path)).await.unwrap();
+        let waited = began.elapsed();
+        assert!(waited >= ms(after) && waited < ms(after + 250), "{path}: {waited:?}");
+        http_body_util::BodyExt::collect(answer.into_body()).await.unwrap();
+    }
+}
