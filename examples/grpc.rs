@@ -39,25 +39,24 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// An answer that ends well: one message, and a status of zero in its trailers.
 fn pong() -> http::Response<Body> {
-    let trailers = [("grpc-status", "0")];
-    answer(&[], Bytes::from_static(b"\0\0\0\0\x04pong"), trailers.to_vec())
+    answer(&[], Bytes::from_static(b"\0\0\0\0\x04pong"), &[("grpc-status", "0")])
 }
 
 /// One without a message: the status comes in the head.
 fn exhausted() -> http::Response<Body> {
-    answer(&[("grpc-status", "8"), ("grpc-retry-pushback-ms", "1000")], Bytes::new(), Vec::new())
+    answer(&[("grpc-status", "8"), ("grpc-retry-pushback-ms", "1000")], Bytes::new(), &[])
 }
 
 type Fields = [(&'static str, &'static str)];
 
-fn answer(head: &Fields, message: Bytes, trailers: Vec<(&'static str, &'static str)>) -> http::Response<Body> {
+fn answer(head: &Fields, message: Bytes, trailers: &Fields) -> http::Response<Body> {
     let fields = |fields: &Fields| -> http::HeaderMap {
         let field = |(name, value): &(&'static str, &'static str)| {
             (http::HeaderName::from_static(name), http::HeaderValue::from_static(value))
         };
         fields.iter().map(field).collect()
     };
-    let trailers = (!trailers.is_empty()).then(|| Ok(fields(&trailers)));
+    let trailers = (!trailers.is_empty()).then(|| Ok(fields(trailers)));
     let body = Full::new(message).with_trailers(async move { trailers });
     let mut response = http::Response::new(Body::new(body));
     *response.headers_mut() = fields(head);

@@ -135,3 +135,98 @@ async fn who_is_careful_has_few_in_flight() {
     join_all((0..20).map(|_| get())).await;
     assert_eq!(upstream.peak_in_flight(), 4);
 }
+
+/// When the requests came, after the first.
+fn gaps(upstream: &Upstream) -> Vec<Duration> {
+    let came: Vec<_> = upstream.arrivals().into_iter().map(|arrival| arrival.came).collect();
+    came[1..].iter().map(|at| *at - came[0]).collect()
+}
+
+#[tokio::test]
+async fn a_reset_in_seconds_is_no_moment_and_whoever_cannot_wait_for_it_is_told() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script([Answer::status(200)
+        .header("x-ratelimit-limit", "100")
+        .header("x-ratelimit-remaining", "0")
+        .header("x-ratelimit-reset", "2513")]);
+    let client = Client::new();
+    client.get(upstream.url()).send().await.unwrap();
+    let error = client.get(upstream.url()).within(SECOND).send().await.unwrap_err();
+    let wait = error.refused().unwrap().wait.unwrap();
+    assert!(wait > 2_500 * SECOND && wait <= 2_513 * SECOND, "{wait:?}");
+}
+
+#[tokio::test]
+async fn structured_fields_are_kept_to_on_answers_and_on_refusals_and_of_several_the_tightest() {
+    for (status, field, least) in
+        [(200, "\"api\";r=0;t=2", 2), (429, "\"api\";r=0;t=2", 2), (200, "\"a\";r=5;t=1, \"b\";r=0;t=3", 3)]
+    {
+        let upstream = Upstream::builder().start().await;
+        let policy = "\"api\";q=500;w=300, \"a\";q=9;w=1, \"b\";q=9;w=3";
+        upstream.script([Answer::status(status).header("ratelimit-policy", policy).header("ratelimit", field)]);
+        let client = Client::new();
+        for _ in 0..2 {
+            assert_eq!(client.get(upstream.url()).send().await.unwrap().status(), 200);
+        }
+        let waited = gaps(&upstream)[0];
+        assert!(waited >= least * SECOND && waited < (least + 3) * SECOND, "{status} {field}: {waited:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_says_nothing_of_limits_holds_nobody_up() {
+    for first in [Answer::status(403), Answer::status(404), Answer::reset()] {
+        let upstream = Upstream::builder().start().await;
+        upstream.script([first.on("/first")]);
+        let client = Client::builder().max_attempts(1).build().unwrap();
+        let _ = client.post(upstream.at("/first")).send().await;
+        let began = Instant::now();
+        client.get(upstream.url()).send().await.unwrap();
+        assert!(began.elapsed() < SECOND / 2, "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn callers_that_leave_before_any_answer_hold_nobody_up() {
+    let upstream = Upstream::builder().start().await;
+    upstream.script((0..100).map(|_| Answer::hang().on("/hangs")));
+    let client = Client::new();
+    for _ in 0..100 {
+        let sent = client.get(upstream.at("/hangs")).send();
+        assert!(tokio::time::timeout(Duration::from_millis(5), sent).await.is_err());
+    }
+    let answer = client.get(upstream.url()).within(SECOND).send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), client.snapshot().gates[0].waiting), (200, 0));
+}
+
+#[tokio::test]
+async fn a_refusal_in_other_words_is_one_and_a_forbidden_thing_is_not() {
+    let upstream = Upstream::builder().start().await;
+    let says = |message: &str| support::upstream::Body::bytes(format!("{{\"message\":\"{message}\"}}"));
+    let left = |answer: Answer| answer.header("x-ratelimit-limit", "5000").header("x-ratelimit-remaining", "4000");
+    upstream.script([
+        left(Answer::status(403)).body(says("You have exceeded a secondary rate limit.")).on("/limited"),
+        left(Answer::status(403)).body(says("Must have admin rights to Repository.")).on("/forbidden"),
+    ]);
+    let client = Client::new();
+    assert_eq!(client.get(upstream.at("/forbidden")).send().await.unwrap().status(), 403);
+    assert_eq!(upstream.arrivals().len(), 1, "returned at once");
+    assert_eq!(client.get(upstream.at("/limited")).send().await.unwrap().status(), 200);
+    let gaps = gaps(&upstream);
+    assert!(gaps[1] >= gaps[0] + SECOND, "paused, and repeated: {gaps:?}");
+}
+
+#[tokio::test]
+async fn after_a_window_one_brings_word_and_then_the_others_go_and_none_is_refused() {
+    let limit = Limit::fixed(5, 5 * SECOND);
+    let upstream = Upstream::builder().limit(limit).says(Says::Trio).start().await;
+    let client = Client::new();
+    let get = async || client.get(upstream.url()).send().await.unwrap().bytes().await.unwrap();
+    get().await;
+    tokio::time::sleep(6 * SECOND).await;
+    join_all((0..6).map(|_| get())).await;
+    let gaps = gaps(&upstream);
+    // One unit is left to others.
+    assert!(gaps[3] < 7 * SECOND && gaps[4] >= 9 * SECOND, "{gaps:?}");
+    assert_eq!(upstream.refused(), 0);
+}
