@@ -27,6 +27,7 @@ mod pause;
 mod block;
 mod brake;
 mod gate;
+mod heard;
 mod gates;
 mod effect;
 mod order;

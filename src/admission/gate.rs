@@ -9,14 +9,12 @@ use super::meter::{Meter, Receipt};
 use super::pause::{Pass, Pause};
 use super::slots::Slots;
 use super::snapshot::QuotaSnapshot;
-use super::stated::Report;
-use crate::cost::{Cost, Costs, Unit};
+use crate::cost::{Cost, Costs};
 use crate::limits::Limits;
 use crate::priority::Priority;
 use crate::quota::Quota;
 use crate::refused::{Reason, Refused};
 use crate::time::Time;
-use crate::wait::Wait;
 
 /// Which of the quotas that were there one takes over from: the same, then one of the same period, then any.
 const ALIKE: [fn(&Quota, &Quota) -> bool; 3] =
@@ -32,39 +30,36 @@ pub(crate) struct Rule {
     pub(crate) fixed: bool,
 }
 
-/// So many limits that only a server speaks of are believed, for each gate.
-const MOST_STATED: usize = 8;
-
 /// Everything that a request to one key must pass.
 #[derive(Debug)]
 pub(super) struct Gate {
-    meters: Vec<Meter>,
-    slots: Slots,
-    pause: Pause,
+    pub(super) meters: Vec<Meter>,
+    pub(super) slots: Slots,
+    pub(super) pause: Pause,
     /// In percent, by class, what it cannot take.
     reserved: [u64; 3],
     /// Whether a store lends the units.
     shared: bool,
     /// How far refusals have brought the limits down; none, if they leave them as they are.
-    brake: Option<Brake>,
+    pub(super) brake: Option<Brake>,
     /// Counts the meters that were ever made.
-    made: u32,
+    pub(super) made: u32,
     /// Counts the lanes that pass here, and the grants that have not ended.
-    passing: usize,
+    pub(super) passing: usize,
     /// Of these grants, those whose answer is awaited.
-    unheard: u64,
+    pub(super) unheard: u64,
 }
 
 /// How a grant passed here, as far as it can still change.
 #[derive(Debug)]
 pub(super) struct Passage {
-    at: Time,
-    pass: Pass,
-    answered: bool,
+    pub(super) at: Time,
+    pub(super) pass: Pass,
+    pub(super) answered: bool,
     /// Its answer has said something of limits.
-    reported: bool,
+    pub(super) reported: bool,
     /// And which one is used up.
-    told: bool,
+    pub(super) told: bool,
 }
 
 /// The same with what it took.
@@ -286,114 +281,10 @@ impl Gate {
         refused
     }
 
-    // --- the life of a grant
-
-    /// Whether it matters to others that somebody is sent, answered or ends: not where there are only buckets.
-    pub(super) fn heeds_ends(&self) -> bool {
-        self.counts_in_flight()
-            || self.pause.is_probed()
-            || self.pause.is_starting()
-            || self.brake.as_ref().is_some_and(Brake::is_on)
-            || !self.meters.iter().all(Meter::is_bucket)
-    }
-
-    /// The request leaves now. False if it must not: a pause came in between, or it waited so long with its
-    /// grant in hand that what it took is free again. And whether anything was charged anew.
-    pub(super) fn send(&mut self, taken: &mut Taken<'_>, now: Time) -> (bool, bool) {
-        let (mut held, mut anew) = (self.pause.send(&mut taken.passage.pass, now), false);
-        let seen = taken.usage == Use::Permit;
-        each(&mut self.meters, taken.receipts, |meter, receipt| {
-            let before = *receipt;
-            held &= meter.sent(receipt, seen, now);
-            anew |= before != *receipt;
-        });
-        (held, anew)
-    }
-
-    /// The server took it.
-    pub(super) fn answered(&mut self, taken: &mut Taken<'_>, now: Time) {
-        if self.anchor(taken, true, now) {
-            self.pause.succeeded(taken.passage.pass, now);
-            let step = self.step_nanos();
-            if self.brake.as_mut().is_some_and(|brake| brake.took(step, now)) {
-                self.apply_brake(now);
-            }
-        }
-    }
-
-    /// The server refused it: nobody passes for a while, and then at the steady rate; where none is known, one after the
-    /// other and then more.
-    pub(super) fn refused(&mut self, taken: &mut Taken<'_>, wait: Wait, now: Time) {
-        self.anchor(taken, false, now);
-        let pass = taken.passage.pass;
-        let told = taken.passage.told;
-        let (is_event, known) = (self.pause.is_event(pass), told || self.has_quotas() || self.brake.is_none());
-        let reopens = self.pause.refused(pass, wait, known, now).max(now);
-        if let Some(brake) = self.brake.as_mut().filter(|_| is_event && !told) {
-            let stated = if let Wait::Stated(wait, _) = wait { wait } else { reopens.since(now) };
-            brake.refused(known, stated, reopens, now);
-            self.apply_brake(now);
-        }
-        if known {
-            self.drain(reopens);
-        }
-    }
-
-    /// The server could not do it, and asks to be left alone for a while, or for none.
-    pub(super) fn failed(&mut self, taken: &mut Taken<'_>, wait: Option<Wait>, now: Time) {
-        self.anchor(taken, false, now);
-        let pass = taken.passage.pass;
-        let limited = self.meters.iter().any(Meter::is_set);
-        if limited && self.brake.as_mut().is_some_and(|brake| brake.failed(taken.passage.at, now)) {
-            self.apply_brake(now);
-        }
-        self.pause.ended_unanswered(pass);
-        if let Some(wait) = wait {
-            let reopens = self.pause.refused(pass, wait, true, now);
-            self.drain(reopens.max(now));
-        }
-    }
-
-    /// The server refused it because of another gate: of this one nothing is known.
-    pub(super) fn refused_elsewhere(&mut self, taken: &mut Taken<'_>, now: Time) {
-        self.anchor(taken, false, now);
-        self.pause.ended_unanswered(taken.passage.pass);
-    }
-
-    /// True if nothing was heard of it before.
-    fn anchor(&mut self, taken: &mut Taken<'_>, took: bool, now: Time) -> bool {
-        let first = !std::mem::replace(&mut taken.passage.answered, true);
-        if first {
-            self.over(taken);
-        }
-        each(&mut self.meters, taken.receipts, |meter, receipt| {
-            meter.answered(receipt, took, now);
-        });
-        first
-    }
-
-    /// Something is heard of it for the first time, or nothing will be.
-    fn over(&mut self, taken: &Taken<'_>) {
-        self.pause.over(taken.passage.pass);
-        self.unheard -= u64::from(taken.usage == Use::Permit);
-        if !taken.passage.reported {
-            self.earlier_ended(taken.receipts, &[]);
-        }
-    }
-
-    /// The limits of which the server first spoke after it was sent are told that it is not on its way any more.
-    fn earlier_ended(&mut self, receipts: &[Receipt], heard: &[Report]) {
-        for meter in self.meters.iter_mut().filter(|meter| !meter.is_set()) {
-            if !receipts.iter().any(|receipt| meter.issued(receipt)) {
-                meter.earlier_ended(heard.iter().any(|report| meter.is_stated(&report.name)));
-            }
-        }
-    }
-
-    // --- what refusals teach
+    // --- what refusals have taught
 
     /// Whether it has limits of its own, besides one that was found.
-    fn has_quotas(&self) -> bool {
+    pub(super) fn has_quotas(&self) -> bool {
         self.meters.iter().any(Meter::is_set) && !self.is_found()
     }
 
@@ -403,7 +294,7 @@ impl Gate {
     }
 
     /// In how long a rate goes up by a hundredth: a tenth of what the slowest of its quotas needs for all of itself.
-    fn step_nanos(&self) -> u64 {
+    pub(super) fn step_nanos(&self) -> u64 {
         self.meters.iter().map(|meter| meter.turn_nanos() / 10).max().unwrap_or(0)
     }
 
@@ -411,102 +302,13 @@ impl Gate {
     pub(super) fn lowered_to(&self) -> Option<u64> {
         self.brake.as_ref().map(Brake::percent).filter(|percent| *percent < 100)
     }
-
-    fn apply_brake(&mut self, now: Time) {
-        let Some((found, percent)) = self.brake.as_ref().map(|brake| (brake.found(), brake.percent())) else { return };
-        if let Some(quota) = found {
-            if let Some(meter) = self.meters.iter_mut().find(|meter| meter.is_set()) {
-                meter.retune(&quota, now);
-            } else {
-                self.made += 1;
-                self.meters.extend(Meter::new(&quota, self.made));
-            }
-        }
-        self.meters.iter_mut().for_each(|meter| meter.lower(percent, now));
-    }
-
-    // --- what the server says
-
-    /// The answer says what is left of some limits. To be heard before whether it was taken.
-    pub(super) fn report(&mut self, taken: &mut Taken<'_>, reports: &[Report], now: Time) {
-        if taken.passage.answered || std::mem::replace(&mut taken.passage.reported, true) {
-            return;
-        }
-        self.earlier_ended(taken.receipts, reports);
-        for report in reports {
-            let place = self.meters.iter().position(|meter| meter.is_stated(&report.name));
-            let place = place.unwrap_or_else(|| {
-                self.made += 1;
-                self.meters.push(Meter::stated(report, self.unheard - 1, self.made));
-                self.meters.len() - 1
-            });
-            let meter = &mut self.meters[place];
-            let receipt = taken.receipts.iter_mut().find(|receipt| meter.issued(receipt));
-            meter.report(receipt, report, now);
-            taken.passage.told |= report.left == 0;
-        }
-        while self.meters.iter().filter(|meter| !meter.is_set()).count() > MOST_STATED {
-            let oldest = self.meters.iter().position(|meter| !meter.is_set());
-            oldest.map(|place| self.meters.remove(place));
-        }
-    }
-
-    /// The request took `actual` of a unit.
-    pub(super) fn settle(&mut self, taken: &mut Taken<'_>, unit: &Unit, actual: u64, now: Time) {
-        each(&mut self.meters, taken.receipts, |meter, receipt| {
-            if meter.quota.unit() == unit {
-                meter.settle(receipt, actual, now);
-            }
-        });
-    }
-
-    /// The request has ended. True if that changes how long requests usually take.
-    pub(super) fn release(&mut self, taken: &mut Taken<'_>, now: Time) -> bool {
-        self.passing -= 1;
-        if taken.usage == Use::Unseen {
-            return false;
-        }
-        each(&mut self.meters, taken.receipts, |meter, receipt| {
-            meter.ended(receipt, now);
-        });
-        if !taken.passage.answered {
-            self.pause.ended_unanswered(taken.passage.pass);
-            self.over(taken);
-        }
-        self.slots.release(taken.passage.at, now)
-    }
-
-    /// The same where nobody [heeds](Self::heeds_ends) it.
-    #[inline]
-    pub(super) fn release_unheeded(&mut self, usage: Use, now: Time) {
-        self.passing -= 1;
-        if usage == Use::Permit {
-            self.slots.give_back(now);
-        }
-    }
-
-    /// The request was never sent.
-    pub(super) fn give_back(&mut self, taken: &mut Taken<'_>, now: Time) {
-        each(&mut self.meters, taken.receipts, |meter, receipt| {
-            meter.give_back(receipt);
-        });
-        self.pause.ended_unanswered(taken.passage.pass);
-        self.passing -= 1;
-        if taken.usage == Use::Permit {
-            if !taken.passage.answered {
-                self.over(taken);
-            }
-            self.slots.give_back(now);
-        }
-    }
-
     /// Nobody passes before `until`. Of several pauses the longest holds.
     pub(super) fn pause(&mut self, until: Time, now: Time) {
         let reopens = self.pause.until(until);
         self.drain(reopens.max(now));
     }
 
-    fn drain(&mut self, at: Time) {
+    pub(super) fn drain(&mut self, at: Time) {
         for meter in &mut self.meters {
             meter.drain(at);
         }
@@ -587,14 +389,5 @@ impl Gate {
 
     pub(super) fn quota(&self, place: usize) -> Option<&Arc<Quota>> {
         self.meters.get(place).map(|meter| &meter.quota)
-    }
-}
-
-/// What was taken, each with the meter that it was taken from, as far as that is still there.
-fn each(meters: &mut [Meter], receipts: &mut [Receipt], mut act: impl FnMut(&mut Meter, &mut Receipt)) {
-    for receipt in receipts {
-        if let Some(meter) = meters.iter_mut().find(|meter| meter.issued(receipt)) {
-            act(meter, receipt);
-        }
     }
 }
