@@ -139,7 +139,7 @@ async fn who_is_careful_has_few_in_flight() {
 /// When the requests came, after the first.
 fn gaps(upstream: &Upstream) -> Vec<Duration> {
     let came: Vec<_> = upstream.arrivals().into_iter().map(|arrival| arrival.came).collect();
-    came[1..].iter().map(|at| *at - came[0]).collect()
+    came[1..].iter().map(|at| at.saturating_sub(came[0])).collect()
 }
 
 #[tokio::test]
