@@ -250,13 +250,16 @@ impl Exchange {
         &self,
         follows: bool,
         answer: W::Response,
-        mut permit: Permit,
+        permit: Permit,
         copy: Copy<W::Request>,
         trip: &mut Trip<W::Response>,
     ) -> Result<Next<W>, W::Error> {
-        let Some((answer, signal)) = self.read(answer, trip).await else {
+        let head = Signal::read(answer.status(), answer.headers(), &[], since_1970());
+        let reading = Reading { permit: Some(permit), head: verdict::reply(&head, fastrand::u32(..)) };
+        let Some((answer, signal)) = look_into(answer, head, trip).await else {
             return Err(W::stopped(Stop::Cancelled, copy.request.as_ref()));
         };
+        let Some(mut permit) = reading.done() else { return Err(W::stopped(Stop::Cancelled, copy.request.as_ref())) };
         let reply = verdict::reply(&signal, fastrand::u32(..));
         trip.attempts.refused += usize::from(signal.throttled);
         let here = copy.request.as_ref().map(Letter::host);
@@ -282,19 +285,6 @@ impl Exchange {
             trip.back_off(delay).await.map_err(|stop| W::stopped(stop, Some(&again)))?;
         }
         Ok(Next::Send(again))
-    }
-
-    /// What an answer says; of a refusal or a failure the body, too, as far as it is here. `None` if it was cancelled meanwhile.
-    async fn read<A: Answer>(&self, answer: A, trip: &mut Trip<A>) -> Option<(A, Signal)> {
-        let status = answer.status();
-        let (answer, body) = if status.is_client_error() || status.is_server_error() {
-            let (answer, peeked) = trip.look_into(answer).await?;
-            (answer, peeked.bytes)
-        } else {
-            (answer, Vec::new())
-        };
-        let signal = Signal::read(status, answer.headers(), &body, since_1970());
-        Some((answer, signal))
     }
 
     /// What it says is left of limits that hold for all of the host.
@@ -346,6 +336,37 @@ impl Exchange {
         let now = self.limiter.now();
         act(&mut self.retries.budget.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
+}
+
+/// A permit while its answer is looked into. Whoever stops that meanwhile, the others hear what the head says.
+struct Reading {
+    permit: Option<Permit>,
+    head: Reply,
+}
+
+impl Reading {
+    fn done(mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some(permit) = &mut self.permit {
+            permit.heard(self.head, &[]);
+        }
+    }
+}
+
+/// What an answer says; of a refusal or a failure the body, too, as far as it is here. `None` if it was cancelled meanwhile.
+async fn look_into<A: Answer>(answer: A, head: Signal, trip: &mut Trip<A>) -> Option<(A, Signal)> {
+    let status = answer.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return Some((answer, head));
+    }
+    let (answer, body) = trip.look_into(answer).await?;
+    let signal = Signal::read(status, answer.headers(), &body.bytes, since_1970());
+    Some((answer, signal))
 }
 
 /// What whoever may not go again is told: the answer that it had, if waiting longer is all that it could do.

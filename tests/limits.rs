@@ -230,3 +230,18 @@ async fn after_a_window_one_brings_word_and_then_the_others_go_and_none_is_refus
     assert!(gaps[3] < 7 * SECOND && gaps[4] >= 9 * SECOND, "{gaps:?}");
     assert_eq!(upstream.refused(), 0);
 }
+
+#[tokio::test]
+async fn whoever_leaves_while_a_refusal_is_looked_into_the_others_hear_of_it() {
+    let upstream = Upstream::builder().start().await;
+    let slow = support::upstream::Body::chunks(2, 10, Duration::from_secs(30));
+    upstream.script([Answer::status(429).header("retry-after", "1").body(slow).on("/refused")]);
+    let client = Client::new();
+    let leaves = tokio::spawn(client.get(upstream.at("/refused")).send());
+    support::eventually(|| upstream.arrivals().first().is_some_and(|one| one.answered.is_some())).await;
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    leaves.abort();
+    let _ = leaves.await;
+    client.get(upstream.url()).send().await.unwrap();
+    assert!(gaps(&upstream)[0] >= SECOND, "{:?}", gaps(&upstream));
+}
