@@ -66,7 +66,9 @@ impl Backoff {
         Self(Kind::Exponential { first, most })
     }
 
-    /// The waits that an iterator counts, made anew for each request. When it ends, so do the attempts. Jitter is its own.
+    /// The waits that an iterator counts, made anew for each request. When it ends, so do the attempts; they also end after
+    /// [`max_attempts`](crate::ClientBuilder::max_attempts), and with the [budget](crate::ClientBuilder::retry_budget). Jitter is its
+    /// own.
     #[must_use]
     #[allow(clippy::should_implement_trait, reason = "of a factory, which the trait does not know")]
     pub fn from_iter<I>(factory: impl Fn() -> I + Send + Sync + 'static) -> Self

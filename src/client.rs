@@ -182,7 +182,6 @@ impl RequestBuilder {
 ///
 /// ```
 /// use reqwest_throttle::{Client, Limits};
-/// use std::error::Error as _;
 /// use std::time::Duration;
 ///
 /// let client = Client::builder()
@@ -194,7 +193,7 @@ impl RequestBuilder {
 ///     .build();
 /// assert!(client.is_ok());
 /// let error = Client::builder().each_host("0/s").build().unwrap_err();
-/// assert!(error.source().unwrap().to_string().starts_with("each_host: quota `0/s` cannot be kept"));
+/// assert!(error.to_string().starts_with("the client cannot be built: each_host: quota `0/s` cannot be kept"));
 /// ```
 #[must_use = "a client is only made by `build`"]
 pub struct ClientBuilder {

@@ -369,7 +369,7 @@ impl fmt::Display for Error {
             Kind::Address { shown, .. } => {
                 write!(f, "the address `{shown}` cannot be requested; write it whole, as in `https://example.com/path`")
             }
-            Kind::Setting(_) => f.write_str("the client cannot be built"),
+            Kind::Setting(invalid) => write!(f, "the client cannot be built: {invalid}"),
             Kind::Redirect { url, .. } => {
                 f.write_str("a redirect cannot be followed")?;
                 url.iter().try_for_each(|url| write!(f, ", from {url}"))
@@ -390,9 +390,8 @@ impl std::error::Error for Error {
         match &self.inner.kind {
             Kind::Reqwest(error) => error.source(),
             Kind::Address { source, .. } => source.as_ref().map(|source| source as _),
-            Kind::Setting(invalid) => Some(invalid),
             Kind::Redirect { source, .. } => Some(&**source),
-            Kind::Refused(_) | Kind::Interrupted { .. } => None,
+            Kind::Setting(_) | Kind::Refused(_) | Kind::Interrupted { .. } => None,
         }
     }
 }

@@ -37,7 +37,8 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 ///
 /// Each request waits until its limits let it go, then for the service below, and counts as in flight until the body of its
 /// response has ended. A 429 pauses everybody who shares the limit. What a request asks for is a [`Context`] in its
-/// extensions: deadline, cost, priority, flow, token.
+/// extensions: deadline, cost, priority, flow, token. Those of a request of reqwest's can only be set while it is one of `http`'s,
+/// which becomes one of reqwest's by `try_into`.
 ///
 /// Requests wait inside the call: the service is always ready, and **does not press back**. To bound how many callers wait,
 /// put [`LimiterBuilder::max_waiting`](crate::LimiterBuilder::max_waiting) into the limiter, or tower's `Buffer` and
@@ -83,7 +84,8 @@ pub enum Once {}
 pub enum Repeating {}
 
 impl ThrottleLayer {
-    /// The limits of a limiter: one gate for all requests, or one for each [key](Self::key_by).
+    /// The limits of a limiter: one gate for all requests, whatever their host, or one for each [key](Self::key_by). A refusal
+    /// pauses all who share the gate; for several hosts take [`of`](Self::of).
     #[must_use]
     pub fn new(limiter: Limiter) -> Self {
         Self::over(Arc::new(Exchange::of(limiter)))
@@ -100,7 +102,7 @@ impl ThrottleLayer {
     }
 
     /// Sends again, in its place, what was refused because of traffic, or failed where doing it twice is as good as once: as
-    /// the client does, four times in all unless the client says otherwise. Requests must be `Clone` for that; of reqwest's, those
+    /// the client does; four times in all and with the usual back-off, or as the client says that it was made [`of`](Self::of). Requests must be `Clone` for that; of reqwest's, those
     /// whose body is a stream are sent once.
     ///
     /// Where another layer outside repeats as well, the attempts multiply: repeat in one of them.

@@ -55,7 +55,7 @@ impl ThrottleMiddleware {
         Self { exchange: Arc::new(Exchange::of(limiter)), repeats: false }
     }
 
-    /// The limits of a client, shared with it: those of each host, and of the whole.
+    /// The limits of a client, shared with it: those of each host, and of the whole. What a request's key is, it does not know.
     #[must_use]
     pub fn of(client: &Client) -> Self {
         Self { exchange: client.exchange(), repeats: false }

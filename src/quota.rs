@@ -47,7 +47,7 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 #[doc(alias = "token bucket")]
 #[doc(alias = "GCRA")]
 #[doc(alias = "sliding window")]
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Quota(Form);
 
 /// A quota in the numbers that admission counts in.
@@ -303,6 +303,13 @@ fn exact_rate(per_second: f64) -> Rate {
 impl fmt::Display for Quota {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text::print(&self.0, f)
+    }
+}
+
+/// As its text.
+impl fmt::Debug for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quota({self})")
     }
 }
 

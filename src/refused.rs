@@ -37,6 +37,8 @@ pub struct Refused {
     pub in_flight: Option<usize>,
     /// The server asked for a pause, and that is in the way. If no limit is in the way either, others are first.
     pub paused: bool,
+    /// The server said that nothing is left of a limit, and that is in the way.
+    pub stated: bool,
     /// How long one would have to wait, at the least, if that is known.
     pub wait: Option<Duration>,
     /// How many wait ahead.
@@ -79,7 +81,8 @@ impl Refused {
     /// A refusal by nobody's quota; the limiter fills in what stood in the way.
     pub(crate) fn new(reason: Reason, limit: &str) -> Self {
         let limit = limit.to_owned();
-        Self { reason, limit, quota: None, in_flight: None, paused: false, wait: None, ahead: 0, unread: 0 }
+        let (quota, in_flight, wait) = (None, None, None);
+        Self { reason, limit, quota, in_flight, paused: false, stated: false, wait, ahead: 0, unread: 0 }
     }
 }
 
@@ -127,6 +130,7 @@ impl Refused {
         match (&self.quota, self.in_flight, self.reason) {
             (Some(quota), ..) => write!(f, ": the limit is {quota}")?,
             (None, Some(most), _) => write!(f, ": the limit is {most} in flight")?,
+            _ if self.stated => f.write_str(": the server said that nothing is left")?,
             _ if self.paused => f.write_str(": the server asked for a pause")?,
             (None, None, Reason::WouldWait | Reason::Deadline) => f.write_str(": others are first")?,
             (None, None, _) => {}

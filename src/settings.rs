@@ -47,7 +47,7 @@ impl ClientBuilder {
     }
 
     /// The limits of one host, as in `"api.example.com"` or `"localhost:8080"`, in the place of those of
-    /// [`each_host`](Self::each_host).
+    /// [`each_host`](Self::each_host). A name without a port is that of the usual ports, 80 and 443, and of no other.
     pub fn host<L>(mut self, host: &str, limits: L) -> Self
     where
         L: TryInto<Limits>,

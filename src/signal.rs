@@ -35,6 +35,8 @@ use outcome::Outcome;
 
 /// What a response says about limits, whoever sends it: that it refuses, for how long, and what is left of what.
 ///
+/// It is in the extensions of a response that came through the client, a layer or a middleware, unless it says nothing.
+///
 /// It is read from the status, the head, and as much of the body as is there: `RateLimit` as the IETF drafts have it,
 /// the `X-RateLimit-…` fields in their dialects, those of language models, the codes and messages of refusals. What is
 /// malformed is as if absent.

@@ -191,7 +191,8 @@ impl Found {
             let most = u128::from(taken) * period.as_nanos() / span.as_nanos();
             (u64::try_from(most).unwrap_or(u64::MAX), period)
         };
-        let period = Duration::from_millis(u64::try_from(period.as_millis()).unwrap_or(u64::MAX).saturating_add(1));
+        let millis = period.as_nanos().div_ceil(1_000_000);
+        let period = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
         Self {
             most: most.max(1),
             period,

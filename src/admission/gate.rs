@@ -276,7 +276,10 @@ impl Gate {
             Cause::Senior => {}
             Cause::Pause => refused.paused = true,
             Cause::Slots => refused.in_flight = self.slots.most(),
-            Cause::Quota(place) => refused.quota = self.meters.get(place).map(|meter| Arc::clone(&meter.quota)),
+            Cause::Quota(place) => {
+                refused.quota = self.quota(place).cloned();
+                refused.stated = refused.quota.is_none();
+            }
         }
         refused
     }
@@ -387,7 +390,8 @@ impl Gate {
         (self.slots.used(), self.slots.most())
     }
 
+    /// `None` of one that only the server speaks of.
     pub(super) fn quota(&self, place: usize) -> Option<&Arc<Quota>> {
-        self.meters.get(place).map(|meter| &meter.quota)
+        self.meters.get(place).filter(|meter| meter.is_set()).map(|meter| &meter.quota)
     }
 }

@@ -288,7 +288,7 @@ impl Meter {
             Counter::Window(window) => window.estimate(queued.saturating_add(cost), now),
             Counter::Bucket(bucket) => bucket.estimate(queued.saturating_add(cost), now),
             Counter::Lease(_) => now,
-            Counter::Stated(stated) => stated.estimate(now),
+            Counter::Stated(stated) => stated.estimate(cost, now),
         };
         let paced = self.pace.as_ref().map_or(now, |pace| {
             let at_once = cost.min(pace.capacity());

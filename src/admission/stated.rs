@@ -176,9 +176,9 @@ impl Stated {
         base.until.plus(self.margin_nanos)
     }
 
-    /// When it can go at the earliest. Only what is left of nothing certainly lasts until the reset.
-    pub(super) fn estimate(&self, now: Time) -> Time {
-        let base = self.base().filter(|base| self.left(base) == 0 && self.under_way() == 0);
+    /// When so much can go at the earliest. While nothing is under way, nothing changes before the reset.
+    pub(super) fn estimate(&self, cost: u64, now: Time) -> Time {
+        let base = self.base().filter(|_| self.level() < cost && self.under_way() == 0);
         base.map_or(now, |base| base.until.max(now))
     }
 
@@ -375,7 +375,7 @@ mod tests {
         let mut stated = Stated::new(Arc::from("requests"), 0);
         let sent = stated.take(1, true, at(0));
         stated.report(Some((sent, 1)), &word(0, 100), at(10));
-        assert_eq!((stated.ready_at(1, at(10)), stated.estimate(at(10))), (at(110), at(110)));
+        assert_eq!((stated.ready_at(1, at(10)), stated.estimate(1, at(10))), (at(110), at(110)));
         let scout = stated.take(1, true, at(110));
         assert_eq!(stated.ready_at(1, at(111)), at(1_110), "until it brings word, or is late");
         stated.report(Some((scout, 1)), &word(19, 1_000), at(120));

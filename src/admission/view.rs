@@ -86,7 +86,7 @@ impl State {
             Cause::Slots => "all that may be are in flight".to_owned(),
             Cause::Quota(place) => match self.gates[gate].quota(place) {
                 Some(quota) => format!("the limit is {quota}"),
-                None => "a limit".to_owned(),
+                None => "the server said that nothing is left".to_owned(),
             },
         };
         until.map_or(what.clone(), |until| format!("{what}, for {:?}", readable(until.since(self.due))))

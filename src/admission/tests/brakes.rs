@@ -137,7 +137,7 @@ fn where_no_limit_was_set_what_the_server_took_before_it_refused_is_the_limit() 
     let one_more = sent.next().unwrap();
     refused(&mut bench, &one_more, 1_000);
     let gate = shown(&mut bench);
-    assert_eq!(gate.quotas[0].quota.to_string(), "3 per 1101ms");
+    assert_eq!(gate.quotas[0].quota.to_string(), "3 per 1100ms");
     assert!(gate.found, "{gate}");
     [too_many, one_more].into_iter().chain(sent).for_each(|grant| bench.core.release(grant, at(110)));
     // One, then two more for each answer, and then as many as were found.
@@ -155,8 +155,8 @@ fn where_no_limit_was_set_what_the_server_took_before_it_refused_is_the_limit() 
     for (_, grant) in went {
         answered(&mut bench, grant);
     }
-    // Three of the window are used, the first of them 1 101 ms after its answer no longer.
-    assert_eq!(bench.run_to(3_000), [(waiting[2], 2_221)]);
+    // Three of the window are used, the first of them 1 100 ms after its answer no longer.
+    assert_eq!(bench.run_to(3_000), [(waiting[2], 2_220)]);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn where_nothing_was_taken_before_the_refusal_eight_a_second_go_and_then_twice_a
     bench.now += 100;
     let grant = bench.granted();
     refused(&mut bench, &grant, 2_000);
-    assert_eq!(shown(&mut bench).quotas[0].quota.to_string(), "36 per 2001ms", "now something was taken");
+    assert_eq!(shown(&mut bench).quotas[0].quota.to_string(), "36 per 2s", "now something was taken");
 }
 
 #[test]
