@@ -98,10 +98,10 @@ pub(crate) struct Peeked {
 
 /// All frames until the end or the first error, which is one; false if they are more than is kept.
 async fn read_on<B: Body>(mut body: Pin<&mut B>, frames: &mut Frames<B>) -> bool {
-    let mut size: usize = frames.iter().map(data::<B>).map(<[u8]>::len).sum();
+    let mut size: usize = frames.iter().map(length::<B>).sum();
     while size <= MOST_READ_AHEAD {
         let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { return true };
-        size += data::<B>(&frame).len();
+        size += length::<B>(&frame);
         let failed = frame.is_err();
         frames.push_back(frame);
         if failed {
@@ -115,6 +115,10 @@ async fn read_on<B: Body>(mut body: Pin<&mut B>, frames: &mut Frames<B>) -> bool
 /// The data of a frame; of one in pieces, the first.
 fn data<B: Body>(frame: &Result<Frame<B::Data>, B::Error>) -> &[u8] {
     frame.as_ref().ok().and_then(Frame::data_ref).map_or(&[], Buf::chunk)
+}
+
+fn length<B: Body>(frame: &Result<Frame<B::Data>, B::Error>) -> usize {
+    frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Buf::remaining)
 }
 
 fn bytes_of<B: Body>(frames: &Frames<B>) -> Vec<u8> {
@@ -178,7 +182,7 @@ impl<B: Body> Body for Source<B> {
         match self {
             Self::Live { body } => body.size_hint(),
             Self::Peeked { frames, rest } => {
-                let read = frames.iter().map(|frame| data::<B>(frame).len() as u64).sum::<u64>();
+                let read = frames.iter().map(|frame| length::<B>(frame) as u64).sum::<u64>();
                 let hint = rest.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
                 let mut all = SizeHint::new();
                 all.set_lower(hint.lower() + read);

@@ -7,10 +7,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use http::StatusCode;
 use tokio::time::Instant;
 
 use crate::admission::Report;
 use crate::backoff::{self, Backoff};
+use crate::body::Peeked;
 use crate::context::Context;
 use crate::cost::Unit;
 use crate::counting::Rules;
@@ -89,6 +91,9 @@ enum Next<W: Wire> {
 
 /// How many times a request is sent at most, unless set.
 pub(crate) const MOST_ATTEMPTS: usize = 4;
+
+/// So many limits are read off one response.
+const MOST_REPORTS: usize = 16;
 
 /// Of a hundred requests, and in ten seconds.
 pub(crate) const RETRY_BUDGET: (u32, u32) = (20, 10);
@@ -271,6 +276,9 @@ impl Exchange {
         }
         permit.heard(reply, &self.reports(&signal));
         let shut = if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for() };
+        // Only this status proves that nothing was done.
+        let proves = signal.throttled && answer.status() == StatusCode::TOO_MANY_REQUESTS;
+        let copy = Copy { is_whole: copy.is_whole && (proves || !signal.throttled || copy.is_idempotent), ..copy };
         let verdict = self.decide(follows, Outcome::Answered(&signal), &copy, shut, trip);
         let again = match (verdict, copy.request) {
             (Verdict::Done, request) | (_, request @ None) => {
@@ -278,7 +286,13 @@ impl Exchange {
             }
             (_, Some(again)) => again,
         };
-        trip.answer = trip.read_ahead(answer).await;
+        if let Some((answer, body)) = trip.read_ahead(answer).await {
+            // What comes late may say that going again is no use.
+            if said(&answer, &body).terminal {
+                return Ok(Next::Done(Ended::Earlier(answer)));
+            }
+            trip.answer = Some(answer);
+        }
         if let Verdict::After(delay) = verdict {
             // Its place in flight is free meanwhile.
             drop(permit);
@@ -295,8 +309,8 @@ impl Exchange {
             Some(Scope::Route) => false,
             _ => true,
         };
-        let stated = signal.limits.iter().filter(|_| self.heeds_reports).filter(concerns);
-        stated.filter_map(|limit| report(limit, signal.throttled)).collect()
+        let stated = signal.limits.iter().filter(|_| self.heeds_reports).filter(concerns).take(MOST_REPORTS);
+        stated.filter_map(|limit| report(limit, signal)).collect()
     }
 
     /// Nobody goes to a host for a while that was asked by way of another one.
@@ -365,8 +379,12 @@ async fn look_into<A: Answer>(answer: A, head: Signal, trip: &mut Trip<A>) -> Op
         return Some((answer, head));
     }
     let (answer, body) = trip.look_into(answer).await?;
-    let signal = Signal::read(status, answer.headers(), &body.bytes, since_1970());
+    let signal = said(&answer, &body);
     Some((answer, signal))
+}
+
+fn said<A: Answer>(answer: &A, body: &Peeked) -> Signal {
+    Signal::read(answer.status(), answer.headers(), &body.bytes, since_1970())
 }
 
 /// What whoever may not go again is told: the answer that it had, if waiting longer is all that it could do.
@@ -378,16 +396,17 @@ fn had<W: Wire>(answer: Option<W::Response>, refused: Refused) -> Result<Ended<W
 }
 
 /// What one limit says to those who come next; nothing, if it does not say what is left.
-fn report(limit: &StatedLimit, refused: bool) -> Option<Report> {
+fn report(limit: &StatedLimit, signal: &Signal) -> Option<Report> {
     let unit = if limit.name.contains("token") { Unit::TOKENS } else { Unit::REQUESTS };
     Some(Report {
         name: Arc::from(&*limit.name),
         unit,
         left: whole(limit.remaining?),
         most: limit.limit.map(whole),
-        resets_after: limit.reset_after,
+        // A stated wait goes before a reset, also where it is shorter.
+        resets_after: signal.wait.filter(|_| signal.throttled).or(limit.reset_after),
         window: limit.window,
-        refused,
+        refused: signal.throttled,
     })
 }
 

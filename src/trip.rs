@@ -129,9 +129,8 @@ impl<A: Answer> Trip<A> {
 
     /// Reads a response that is not the last, so that its connection can serve what comes next; `None` if it is large, or does
     /// not come.
-    pub(crate) async fn read_ahead(&mut self, answer: A) -> Option<A> {
-        let (answer, peeked) = self.peek(answer, READ_AHEAD).await?;
-        peeked.is_whole.then_some(answer)
+    pub(crate) async fn read_ahead(&mut self, answer: A) -> Option<(A, Peeked)> {
+        self.peek(answer, READ_AHEAD).await.filter(|(_, peeked)| peeked.is_whole)
     }
 
     /// The same with one that nobody will want.

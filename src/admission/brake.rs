@@ -34,6 +34,9 @@ const MOST_PATIENCE: u64 = 160;
 /// all of them went and none was refused; one by one, for all of them were refused together.
 const GUESS: u64 = 8;
 
+/// What is found over a longer time than this is tried out sooner.
+const SHORT: Duration = Duration::from_secs(5);
+
 /// A limit that was found is forgotten at a gate where nothing has happened for so long, and for so many periods.
 const FORGOTTEN_AFTER_NANOS: u64 = 600_000_000_000;
 const FORGOTTEN_AFTER: u64 = 60;
@@ -52,12 +55,22 @@ pub(super) struct Brake {
     found: Option<Found>,
 }
 
+/// How much is known of a limit that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Surety {
+    /// Nothing: nothing was taken before the refusal.
+    Guessed,
+    /// It counts over a long time, of which little may have been seen: as long as nothing is refused, twice as many are tried.
+    Rough,
+    /// The server took so many, and refused one more.
+    Seen,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Found {
     most: u64,
     period: Duration,
-    /// Nothing is known yet.
-    guessed: bool,
+    surety: Surety,
     /// How many were taken, in which time, and how long it asked to be left alone after that.
     seen: (u64, Duration, Duration),
     /// It is the first one: answers to what was sent before the refusal still add to it.
@@ -84,9 +97,9 @@ impl Brake {
 
     /// The limit of a gate that has no other.
     pub(super) fn found(&self) -> Option<Quota> {
-        self.found.map(|Found { most, period, guessed, .. }| {
+        self.found.map(|Found { most, period, surety, .. }| {
             let quota = Quota::window(most, period);
-            if guessed { quota.paced() } else { quota }
+            if surety == Surety::Guessed { quota.paced() } else { quota }
         })
     }
 
@@ -147,15 +160,15 @@ impl Brake {
         let span = self.opened.map_or(Duration::ZERO, |opened| now.since(opened));
         match &mut self.found {
             None if !limited => self.found = Some(Found::new(self.taken, span, wait)),
-            Some(found) if found.guessed => *found = Found::new(self.taken, span, wait),
-            Some(Found { most, before: before @ Some(_), patience, fresh, .. }) => {
-                (*most, *fresh) = (before.take().unwrap_or(*most), false);
+            Some(found) if found.surety == Surety::Guessed => *found = Found::new(self.taken, span, wait),
+            Some(Found { most, before: before @ Some(_), patience, fresh, surety, .. }) => {
+                (*most, *fresh, *surety) = (before.take().unwrap_or(*most), false, Surety::Seen);
                 *patience = patience.saturating_mul(2).min(MOST_PATIENCE);
             }
             found => {
                 self.percent = lowered(self.percent, AFTER_REFUSAL);
                 if let Some(found) = found {
-                    found.fresh = false;
+                    (found.fresh, found.surety) = (false, Surety::Seen);
                 }
             }
         }
@@ -193,10 +206,15 @@ impl Found {
         };
         let millis = period.as_nanos().div_ceil(1_000_000);
         let period = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
+        let surety = match guessed {
+            true => Surety::Guessed,
+            false if period > SHORT => Surety::Rough,
+            false => Surety::Seen,
+        };
         Self {
             most: most.max(1),
             period,
-            guessed,
+            surety,
             seen,
             fresh: true,
             before: None,
@@ -211,14 +229,17 @@ impl Found {
         if self.before.is_some() && periods >= 2 {
             (self.before, self.patience) = (None, FIRST_PATIENCE);
         }
-        if self.guessed && self.used_up && periods >= 1 {
+        if self.surety == Surety::Guessed && self.used_up && periods >= 1 {
             (self.most, self.used_up) = (self.most.saturating_mul(2), false);
             return true;
         }
-        let more = self.used_up && periods >= self.patience;
+        let is_rough = self.surety == Surety::Rough;
+        let is_long = periods >= self.patience || is_rough && since_nanos >= nanos(self.period.min(LONGEST_SPAN));
+        let more = self.used_up && is_long;
         if more {
             (self.before, self.used_up) = (Some(self.most), false);
-            self.most = self.most.saturating_add((self.most / 20).max(1));
+            let step = if is_rough { self.most } else { (self.most / 20).max(1) };
+            self.most = self.most.saturating_add(step);
         }
         more
     }

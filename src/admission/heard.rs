@@ -179,9 +179,12 @@ impl Gate {
 
     /// The same where nobody [heeds](Self::heeds_ends) it.
     #[inline]
-    pub(super) fn release_unheeded(&mut self, usage: Use, now: Time) {
+    pub(super) fn release_unheeded(&mut self, taken: &Taken<'_>, now: Time) {
         self.passing -= 1;
-        if usage == Use::Permit {
+        if taken.usage == Use::Permit {
+            if !taken.passage.answered {
+                self.over(taken);
+            }
             self.slots.give_back(now);
         }
     }

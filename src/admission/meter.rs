@@ -344,7 +344,7 @@ impl Meter {
                 settle(bucket, charge, receipt.units, actual, now);
             }
             (Counter::Lease(lease), Counted::Lease(lent)) => lease.settle(*lent, receipt.units, actual),
-            (Counter::Stated(stated), Counted::Stated(_)) => stated.settle(receipt.units, actual),
+            (Counter::Stated(stated), Counted::Stated(sent)) => stated.settle(*sent, receipt.units, actual),
             _ => {}
         }
         let units = std::mem::replace(&mut receipt.units, actual);

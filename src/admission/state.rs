@@ -229,7 +229,7 @@ impl State {
                 }
                 self.changed(gate);
             } else {
-                self.gates[gate].release_unheeded(usage, self.now);
+                self.gates[gate].release_unheeded(&taken, self.now);
             }
         }
         self.grants.end(grant);
@@ -239,8 +239,9 @@ impl State {
     pub(super) fn end_unheeded(&mut self, grant: Grant) {
         let usage = self.grants.usage(&grant);
         self.out -= usize::from(usage == Use::Permit);
-        for gate in self.grants.gates_of(&grant) {
-            self.gates[gate].release_unheeded(usage, self.now);
+        for place in 0..self.grants.gates(&grant) {
+            let (gate, taken) = self.grants.at(&grant, place);
+            self.gates[gate].release_unheeded(&taken, self.now);
         }
         self.grants.end(grant);
     }

@@ -23,6 +23,10 @@ const LESS_HEADROOM_AFTER_NANOS: u64 = 60_000_000_000;
 /// Where no reset is stated, one goes ahead after this; and after one that has not brought word for as long.
 const PATIENCE_NANOS: u64 = 1_000_000_000;
 
+/// A reset is believed to be no further away than a day; one that no refusal has confirmed, than an hour.
+const LONGEST_NANOS: u64 = 86_400_000_000_000;
+const LONGEST_UNCONFIRMED_NANOS: u64 = 3_600_000_000_000;
+
 /// How much later than a stated reset one goes, where some were refused.
 const LEAST_MARGIN_NANOS: u64 = 50_000_000;
 const MOST_MARGIN_NANOS: u64 = 1_000_000_000;
@@ -74,6 +78,8 @@ pub(super) struct Stated {
     most: u64,
     /// One that goes ahead, until it brings word or has taken too long.
     scout: Option<(u64, Time)>,
+    /// Whether a refusal has said so, too.
+    confirmed: bool,
     /// How many went ahead, and were taken, one after the other, though nothing was left again.
     doubts: u32,
     /// How much later than the stated reset it does: the more, the more of them were refused.
@@ -105,6 +111,8 @@ struct Heard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     clock: u64,
+    /// Whether its answer will be heard.
+    seen: bool,
 }
 
 impl Stated {
@@ -123,6 +131,7 @@ impl Stated {
             others: 0,
             most: 0,
             scout: None,
+            confirmed: false,
             doubts: 0,
             margin_nanos: 0,
             longest_nanos: 0,
@@ -155,7 +164,7 @@ impl Stated {
 
     /// What an answer said was left, less what went without a word since.
     fn left(&self, heard: &Heard) -> u64 {
-        heard.left.saturating_sub(self.silent - heard.silent)
+        heard.left.saturating_sub(self.silent.saturating_sub(heard.silent))
     }
 
     /// When so much can go, or one goes ahead, if nothing else does first.
@@ -184,7 +193,8 @@ impl Stated {
 
     pub(super) fn take(&mut self, units: u64, seen: bool, now: Time) -> Sent {
         self.clock += 1;
-        if self.level() < units && self.base().is_some_and(|base| self.until(base) <= now) {
+        // Who does not say what it takes takes something.
+        if self.level() < units.max(1) && self.base().is_some_and(|base| self.until(base) <= now) {
             self.scout = Some((self.clock, now.plus(PATIENCE_NANOS)));
         }
         if seen {
@@ -192,7 +202,7 @@ impl Stated {
         } else {
             self.silent = self.silent.saturating_add(units);
         }
-        Sent { clock: self.clock }
+        Sent { clock: self.clock, seen }
     }
 
     /// One that was sent before anybody listened was answered, or will not be: with a word about this limit, or without.
@@ -204,8 +214,8 @@ impl Stated {
     /// The server has said something about this one, which was `sent` then, or before anybody listened.
     pub(super) fn report(&mut self, sent: Option<(Sent, u64)>, report: &Report, now: Time) {
         let (sent, units) = sent.map_or((0, 0), |(sent, units)| (sent.clock, units));
-        self.out -= units;
-        self.ours += units;
+        self.out = self.out.saturating_sub(units);
+        self.ours = self.ours.saturating_add(units);
         self.clock += 1;
         if report.refused {
             self.doubts = 0;
@@ -216,7 +226,9 @@ impl Stated {
             self.learn(report, now);
         }
         self.back(sent);
-        let resets_nanos = report.resets_after.map_or(PATIENCE_NANOS, nanos);
+        self.confirmed |= report.refused && report.left == 0;
+        let most = if self.confirmed { LONGEST_NANOS } else { LONGEST_UNCONFIRMED_NANOS };
+        let resets_nanos = report.resets_after.map_or(PATIENCE_NANOS, nanos).min(most);
         self.longest_nanos = self.longest_nanos.max(resets_nanos);
         self.is_fine |= !resets_nanos.is_multiple_of(MOST_MARGIN_NANOS);
         let until = now.plus(resets_nanos);
@@ -243,8 +255,8 @@ impl Stated {
     /// One that was refused went too early: a second was rounded down, or others took what came free. A limit of which nothing is
     /// left again and again at the beginning of its time, and that takes those who go ahead, is none.
     fn learn_from_scout(&mut self, report: &Report) {
-        let anew = report.resets_after.is_some_and(|resets| nanos(resets) >= self.longest_nanos / 10 * 9);
-        let in_vain = !report.refused && report.left == 0 && self.most > 1 && anew;
+        let anew = report.resets_after.is_none_or(|resets| nanos(resets) >= self.longest_nanos / 10 * 9);
+        let in_vain = !report.refused && !self.confirmed && report.left <= self.headroom && anew;
         self.doubts = if in_vain { self.doubts + 1 } else { 0 };
         let margin = self.margin_nanos;
         // Whole seconds may be a second early.
@@ -268,14 +280,16 @@ impl Stated {
     /// What went since the last word and was not ours, at the least.
     fn note_others(&mut self, heard: &Heard, sent: u64) {
         let Some(base) = self.base().filter(|base| base.clock < sent && heard.at < base.until) else { return };
-        let ours = (self.ours - base.ours).saturating_add(self.silent - base.silent).saturating_add(self.under_way());
-        self.others += base.left.saturating_sub(heard.left).saturating_sub(ours);
+        let silent = self.silent.saturating_sub(base.silent);
+        let ours = (self.ours - base.ours).saturating_add(silent).saturating_add(self.under_way());
+        let others = base.left.saturating_sub(heard.left).saturating_sub(ours);
+        self.others = self.others.saturating_add(others);
     }
 
     /// It ended without a word about this limit, and counted all the same. If it was `taken` after the reset, there is no such
     /// limit any more.
     pub(super) fn silent(&mut self, sent: Sent, units: u64, taken: bool, now: Time) {
-        self.out -= units;
+        self.out = self.out.saturating_sub(units);
         self.silent = self.silent.saturating_add(units);
         self.back(sent.clock);
         if taken && self.base().is_some_and(|base| base.until <= now && base.clock < sent.clock) {
@@ -284,12 +298,13 @@ impl Stated {
     }
 
     pub(super) fn give_back(&mut self, sent: Sent, units: u64) {
-        self.out -= units;
+        self.settle(sent, units, 0);
         self.back(sent.clock);
     }
 
-    pub(super) fn settle(&mut self, from: u64, to: u64) {
-        self.out = self.out.saturating_sub(from).saturating_add(to);
+    pub(super) fn settle(&mut self, sent: Sent, from: u64, to: u64) {
+        let counted = if sent.seen { &mut self.out } else { &mut self.silent };
+        *counted = counted.saturating_sub(from).saturating_add(to);
     }
 
     /// The one that went ahead is back.

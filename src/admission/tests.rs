@@ -1,6 +1,7 @@
 //! One gate by exact instants, in milliseconds.
 
 mod brakes;
+mod hostile;
 mod leases;
 mod many;
 mod model;

@@ -59,7 +59,7 @@ const WHOLE: [&str; 4] =
     ["quotaexceeded", "transactioninprogressexception", "priorrequestnotcomplete", "abnormalusagedetected"];
 
 /// Numbers that stand for it: of HTTP, JSON-RPC, and of vendors.
-const NUMBERS: [i64; 11] = [429, -32_005, -1_003, -1_015, 4, 17, 32, 613, 20_429, 10_006, 50_011];
+const NUMBERS: [i64; 8] = [429, -32_005, -1_003, -1_015, 613, 20_429, 10_006, 50_011];
 
 /// Vendors write `com.example.v1#ThrottlingException` and `ThrottlingException:http://…`.
 pub(super) fn meaning(code: &str) -> Option<Meaning> {
