@@ -113,6 +113,7 @@ impl Gate {
             }
         }
     }
+
     fn apply_brake(&mut self, now: Time) {
         let Some((found, percent)) = self.brake.as_ref().map(|brake| (brake.found(), brake.percent())) else { return };
         if let Some(quota) = found {
