@@ -44,6 +44,7 @@ mod view;
 mod wish;
 
 pub(crate) use effect::{Effect, Event};
+use gate::{Gate, Taken};
 pub(crate) use gate::{Rule, Use};
 pub(crate) use gates::GateName;
 use gates::Gates;
@@ -291,40 +292,36 @@ impl Admission {
     /// The server refused the request because of traffic at one of its gates, by its place among them: nobody passes that
     /// one for a while.
     pub(crate) fn refused(&mut self, grant: &Grant, place: usize, wait: Wait, now: Time) {
-        self.state.advance(now);
-        self.state.at_each_gate(grant, |nth, gate, taken, now| {
-            if nth == place {
-                gate.refused(taken, wait, now);
-            } else {
-                gate.refused_elsewhere(taken, now);
-            }
-            true
-        });
-        self.sweep_at(grant, place);
-        self.state.work();
-    }
-
-    /// What stands at one of its gates has become rarer.
-    fn sweep_at(&mut self, grant: &Grant, place: usize) {
-        if place < self.state.grants.gates(grant) {
-            let (gate, _) = self.state.grants.at(grant, place);
-            self.state.sweep_lanes(gate);
-        }
+        self.in_vain(grant, place, now, |gate, taken, now| gate.refused(taken, wait, now));
     }
 
     /// The server could not do what was asked, or did not answer: its gate lets go less for a while, and nobody before a wait
     /// that it states.
     pub(crate) fn failed(&mut self, grant: &Grant, place: usize, wait: Option<Wait>, now: Time) {
+        self.in_vain(grant, place, now, |gate, taken, now| gate.failed(taken, wait, now));
+    }
+
+    /// Nothing came of it, because of one of its gates, where things have become rarer.
+    fn in_vain(
+        &mut self,
+        grant: &Grant,
+        place: usize,
+        now: Time,
+        mut act: impl FnMut(&mut Gate, &mut Taken<'_>, Time),
+    ) {
         self.state.advance(now);
         self.state.at_each_gate(grant, |nth, gate, taken, now| {
             if nth == place {
-                gate.failed(taken, wait, now);
+                act(gate, taken, now);
             } else {
                 gate.refused_elsewhere(taken, now);
             }
             true
         });
-        self.sweep_at(grant, place);
+        if place < self.state.grants.gates(grant) {
+            let (gate, _) = self.state.grants.at(grant, place);
+            self.state.sweep_lanes(gate);
+        }
         self.state.work();
     }
 

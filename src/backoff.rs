@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::wait::Wait;
+
 /// A stated wait is jittered upward only: by a tenth of it at most, and by this at most.
 const MOST_JITTER: Duration = Duration::from_secs(1);
 
@@ -11,15 +13,23 @@ const MOST_JITTER: Duration = Duration::from_secs(1);
 const LEAST_UNSTATED: Duration = Duration::from_secs(1);
 const MOST_UNSTATED: Duration = Duration::from_secs(60);
 
+/// How long a refusal shuts a gate, after so many before it that stated no wait.
+pub(crate) fn pause(wait: Wait, doublings: u32) -> Duration {
+    match wait {
+        Wait::Stated(wait, random) => after_stated(wait, random),
+        Wait::Unstated(random) => unstated(doublings, random),
+    }
+}
+
 /// The wait that a server stated, plus up to a tenth (and at most a second), so that a fleet that was told
 /// the same number does not come back at the same instant. Never less than stated.
-pub(crate) fn after_stated(wait: Duration, random: u32) -> Duration {
+fn after_stated(wait: Duration, random: u32) -> Duration {
     wait.saturating_add(fraction((wait / 10).min(MOST_JITTER), random))
 }
 
 /// The while for which a refusal that states none shuts a gate: a second, then up to 2, 4, … 60 seconds, drawn from above
 /// that first second (full jitter above a floor).
-pub(crate) fn unstated(doublings: u32, random: u32) -> Duration {
+fn unstated(doublings: u32, random: u32) -> Duration {
     let most = LEAST_UNSTATED.saturating_mul(1 << doublings.min(16)).min(MOST_UNSTATED);
     LEAST_UNSTATED + fraction(most.saturating_sub(LEAST_UNSTATED), random)
 }

@@ -27,7 +27,7 @@ use crate::time::Time;
 use crate::trip::Trip;
 use crate::unread::{UNREAD_FOR, Unread};
 use crate::verdict::{self, Failure, Outcome, Verdict};
-use crate::wait::{Reply, Wait};
+use crate::wait::Reply;
 use crate::wire::{Answer, Copy, Letter, Wire, host};
 
 /// What is asked for beside the request itself.
@@ -316,12 +316,10 @@ impl Exchange {
     /// Nobody goes to a host for a while that was asked by way of another one.
     fn shut(&self, host: (&str, Option<u16>), reply: Reply) {
         let wait = match reply {
-            Reply::Refused(Wait::Stated(wait, random)) | Reply::Failed(Some(Wait::Stated(wait, random))) => {
-                backoff::after_stated(wait, random)
-            }
-            Reply::Refused(Wait::Unstated(random)) => backoff::unstated(0, random),
-            Reply::Failed(_) | Reply::Taken => return,
+            Reply::Refused(wait) | Reply::Failed(Some(wait)) => wait,
+            Reply::Failed(None) | Reply::Taken => return,
         };
+        let wait = backoff::pause(wait, 0);
         self.rules.limiter(&self.limiter, host, None).pause_until(Instant::now() + wait);
     }
 
@@ -379,7 +377,7 @@ async fn look_into<A: Answer>(answer: A, head: Signal, trip: &mut Trip<A>) -> Op
         return Some((answer, head));
     }
     let (answer, body) = trip.look_into(answer).await?;
-    let signal = said(&answer, &body);
+    let signal = if body.bytes.is_empty() { head } else { said(&answer, &body) };
     Some((answer, signal))
 }
 

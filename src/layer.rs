@@ -102,8 +102,9 @@ impl ThrottleLayer {
     }
 
     /// Sends again, in its place, what was refused because of traffic, or failed where doing it twice is as good as once: as
-    /// the client does; four times in all and with the usual back-off, or as the client says that it was made [`of`](Self::of). Requests must be `Clone` for that; of reqwest's, those
-    /// whose body is a stream are sent once.
+    /// the client does; four times in all and with the usual back-off, or as the client says that it was made
+    /// [`of`](Self::of). Requests must be `Clone` for that; of reqwest's, those whose body is a stream are sent once, and what
+    /// may have been led on by a redirect only goes again if doing it twice is as good as once.
     ///
     /// Where another layer outside repeats as well, the attempts multiply: repeat in one of them.
     #[must_use]

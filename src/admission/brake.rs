@@ -103,8 +103,12 @@ impl Brake {
         })
     }
 
+    pub(super) fn has_found(&self) -> bool {
+        self.found.is_some()
+    }
+
     pub(super) fn is_on(&self) -> bool {
-        self.percent < 100 || self.found.is_some()
+        self.percent < 100 || self.has_found()
     }
 
     /// As it would be after this long at the latest, whatever came: so nothing is lost by forgetting it.
@@ -206,10 +210,12 @@ impl Found {
         };
         let millis = period.as_nanos().div_ceil(1_000_000);
         let period = Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
-        let surety = match guessed {
-            true => Surety::Guessed,
-            false if period > SHORT => Surety::Rough,
-            false => Surety::Seen,
+        let surety = if guessed {
+            Surety::Guessed
+        } else if period > SHORT {
+            Surety::Rough
+        } else {
+            Surety::Seen
         };
         Self {
             most: most.max(1),

@@ -246,7 +246,7 @@ impl Gate {
         }
         self.passing += 1;
         if let Some(brake) = &mut self.brake {
-            let used_up = brake.is_on() && self.meters.iter_mut().any(|meter| meter.level(now) == 0);
+            let used_up = brake.has_found() && self.meters.iter_mut().any(|meter| meter.level(now) == 0);
             brake.passed(used_up, now);
         }
         Passage { at: now, pass: self.pause.pass(seen, now), answered: false, reported: false, told: false }
@@ -293,7 +293,7 @@ impl Gate {
 
     /// Whether what it counts is what a server took before it refused.
     pub(super) fn is_found(&self) -> bool {
-        self.brake.as_ref().is_some_and(|brake| brake.found().is_some())
+        self.brake.as_ref().is_some_and(Brake::has_found)
     }
 
     /// In how long a rate goes up by a hundredth: a tenth of what the slowest of its quotas needs for all of itself.

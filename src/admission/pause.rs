@@ -162,10 +162,7 @@ impl Pause {
         if is_event || self.probe == Probe::NotNeeded {
             self.probe = Probe::Next;
         }
-        let wait = match wait {
-            Wait::Stated(wait, random) => backoff::after_stated(wait, random),
-            Wait::Unstated(random) => backoff::unstated(self.doublings.saturating_sub(1), random),
-        };
+        let wait = backoff::pause(wait, self.doublings.saturating_sub(1));
         self.until = self.until.max(now.plus(nanos(wait)));
         self.until
     }

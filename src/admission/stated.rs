@@ -116,8 +116,7 @@ pub(super) struct Sent {
 }
 
 impl Stated {
-    /// A limit of which nothing is known yet.
-    /// So many requests are on their way already.
+    /// A limit of which nothing is known yet. So many requests are on their way already.
     pub(super) fn new(name: Arc<str>, earlier: u64) -> Self {
         Self {
             name,
