@@ -68,6 +68,7 @@ async fn what_is_left_is_kept_to_in_every_dialect_and_whatever_the_servers_clock
         finds(Says::Trio, fixed(), 2),
         finds(Says::Llm, fixed(), 3),
         finds(Says::Llm, Limit::bucket(20, SECOND, 20), 4),
+        finds(Says::Trio, Limit::sliding(20, SECOND), 7),
     );
     let off = |minutes: i64| Says::Moment { ahead: 60 * minutes };
     tokio::join!(finds(off(10), fixed(), 5), finds(off(-10), fixed(), 6));

@@ -5,7 +5,8 @@
 //! sent after another was heard was counted later, and takes its place. From that goes what is under way, which may have
 //! been counted or not, and one unit more, for others who use the same key.
 //!
-//! When the limit is to be reset, one goes ahead and brings word: a stated second is a rounded one, and clocks differ.
+//! When the limit is to be reset, one goes ahead and brings word: a stated second is a rounded one, and clocks differ. In a
+//! sliding window little comes back then, and whoever is first has it: there one goes ahead when enough of ours have come back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,6 +31,9 @@ const LONGEST_UNCONFIRMED_NANOS: u64 = 3_600_000_000_000;
 /// How much later than a stated reset one goes, where some were refused.
 const LEAST_MARGIN_NANOS: u64 = 50_000_000;
 const MOST_MARGIN_NANOS: u64 = 1_000_000_000;
+
+/// So much is to be there in a sliding window before one goes ahead.
+const ENOUGH: u64 = 3;
 
 /// So often nothing may be left again before a limit is not believed any more.
 const MOST_DOUBTS: u32 = 3;
@@ -86,6 +90,10 @@ pub(super) struct Stated {
     margin_nanos: u64,
     /// The longest that a reset was away.
     longest_nanos: u64,
+    /// Whether little comes back at a reset: each unit does a window after it was taken.
+    slides: bool,
+    /// When ours were taken lately, and how many, as far as they may come back.
+    taken: VecDeque<(Time, u64)>,
     /// Whether one was stated in parts of a second.
     is_fine: bool,
     /// How much is left to others: the more, the more of ours were refused that should have gone.
@@ -134,6 +142,8 @@ impl Stated {
             doubts: 0,
             margin_nanos: 0,
             longest_nanos: 0,
+            slides: false,
+            taken: VecDeque::new(),
             is_fine: false,
             headroom: HEADROOM,
             adapted: Time::ZERO,
@@ -181,7 +191,20 @@ impl Stated {
 
     /// When one goes ahead.
     fn until(&self, base: &Heard) -> Time {
-        base.until.plus(self.margin_nanos)
+        if self.slides { base.until.max(self.come_back(base)) } else { base.until.plus(self.margin_nanos) }
+    }
+
+    /// When so many of ours have come back since the last word that one is there, whoever else comes: what comes back of others'
+    /// units they take themselves, in the mean.
+    fn come_back(&self, base: &Heard) -> Time {
+        let mut missing = ENOUGH.saturating_sub(self.left(base)).max(1);
+        let all = base.at.plus(self.longest_nanos);
+        let mut back = self.taken.iter().map(|(at, units)| (at.plus(self.longest_nanos), *units));
+        let enough = back.find(|(at, units)| {
+            missing = if *at > base.at { missing.saturating_sub(*units) } else { missing };
+            missing == 0
+        });
+        enough.map_or(all, |(at, _)| at.min(all))
     }
 
     /// When so much can go at the earliest. While nothing is under way, nothing changes before the reset.
@@ -204,6 +227,21 @@ impl Stated {
         Sent { clock: self.clock, seen }
     }
 
+    /// How many of ours were taken since then, at the least.
+    fn ours_since(&self, then: Time) -> u64 {
+        self.taken.iter().rev().take_while(|(at, _)| *at > then).map(|(_, units)| units).sum()
+    }
+
+    fn note_taken(&mut self, units: u64, now: Time) {
+        while self.taken.front().is_some_and(|(at, _)| at.plus(self.longest_nanos) <= now) {
+            self.taken.pop_front();
+        }
+        if self.taken.len() >= MOST_HEARD {
+            self.taken.pop_front();
+        }
+        self.taken.push_back((now, units));
+    }
+
     /// One that was sent before anybody listened was answered, or will not be: with a word about this limit, or without.
     pub(super) fn earlier_ended(&mut self, heard: bool) {
         self.earlier = self.earlier.saturating_sub(1);
@@ -215,12 +253,15 @@ impl Stated {
         let (sent, units) = sent.map_or((0, 0), |(sent, units)| (sent.clock, units));
         self.out = self.out.saturating_sub(units);
         self.ours = self.ours.saturating_add(units);
+        if !report.refused {
+            self.note_taken(units, now);
+        }
         self.clock += 1;
         if report.refused {
             self.doubts = 0;
         }
         if self.scout.is_some_and(|(scout, _)| scout == sent) {
-            self.learn_from_scout(report);
+            self.learn_from_scout(report, now);
         } else if self.raised < sent {
             self.learn(report, now);
         }
@@ -253,16 +294,27 @@ impl Stated {
 
     /// One that was refused went too early: a second was rounded down, or others took what came free. A limit of which nothing is
     /// left again and again at the beginning of its time, and that takes those who go ahead, is none.
-    fn learn_from_scout(&mut self, report: &Report) {
+    fn learn_from_scout(&mut self, report: &Report, now: Time) {
         let anew = report.resets_after.is_none_or(|resets| nanos(resets) >= self.longest_nanos / 10 * 9);
         let in_vain = !report.refused && !self.confirmed && report.left <= self.headroom && anew;
         self.doubts = if in_vain { self.doubts + 1 } else { 0 };
+        self.slides = self.slides_on(report, anew, now);
         let margin = self.margin_nanos;
         // Whole seconds may be a second early.
         let most = if self.is_fine { self.longest_nanos / 5 } else { MOST_MARGIN_NANOS };
         let most = most.clamp(LEAST_MARGIN_NANOS, MOST_MARGIN_NANOS);
         let longer = margin.saturating_mul(2).clamp(LEAST_MARGIN_NANOS, most);
         self.margin_nanos = if report.refused { longer } else { margin - margin / 64 };
+    }
+
+    /// Whether little came back at a reset, and not because that was stated too early.
+    fn slides_on(&self, report: &Report, anew: bool, now: Time) -> bool {
+        let rounding = if self.is_fine { self.longest_nanos / 5 } else { MOST_MARGIN_NANOS };
+        let is_early = report.refused && report.resets_after.is_none_or(|resets| nanos(resets) <= rounding);
+        // More is left than where ours of the last window still count.
+        let counted = self.ours_since(now.minus(self.longest_nanos / 10 * 9));
+        let begins_anew = report.left.saturating_add(counted) > self.most;
+        !begins_anew && (self.slides || (report.left < self.most / 2 && !anew && !is_early))
     }
 
     /// One that was refused where something should have been left: others took it meanwhile.
@@ -421,6 +473,29 @@ mod tests {
             stated.report(Some((sent, 1)), &word(0, 60_000), now);
         }
         assert_eq!(stated.ready_at(1, at(180_001)), at(180_001));
+    }
+
+    #[test]
+    fn in_a_sliding_window_one_goes_ahead_when_enough_of_ours_have_come_back() {
+        let mut stated = Stated::new(Arc::from("requests"), 0);
+        let ask = |stated: &mut Stated, ms, left, resets| {
+            let sent = stated.take(1, true, at(ms));
+            stated.report(Some((sent, 1)), &word(left, resets), at(ms));
+        };
+        // Four of ours, and others at 300 ms; the window is a second.
+        for (ms, left) in [(0, 19), (100, 18), (200, 17), (500, 0)] {
+            ask(&mut stated, ms, left, 1_000 - ms);
+        }
+        assert_eq!(stated.ready_at(1, at(600)), at(1_000));
+        ask(&mut stated, 1_000, 0, 100);
+        assert_eq!(stated.ready_at(1, at(1_050)), at(1_500), "ours of 100, 200 and 500 ms");
+        ask(&mut stated, 1_500, 18, 500);
+        assert!(stated.slides);
+        // More is left than those of ours that would still count let be: it is none.
+        (0..10).for_each(|nth| ask(&mut stated, 1_550 + 50 * nth, 9 - nth, 450 - 45 * nth));
+        assert_eq!(stated.ready_at(1, at(2_010)), at(2_600));
+        ask(&mut stated, 2_600, 19, 1_000);
+        assert!(!stated.slides);
     }
 
     #[test]
