@@ -313,8 +313,8 @@ impl Exchange {
         let About { refusal, limits } = self.rules.learn(course, signal);
         let limits = limits.into_iter().filter(|_| self.heeds_reports);
         let reports: Vec<_> = limits.map(|(gate, limits)| (gate, reports(&limits, signal))).collect();
-        permit.heard_about(reply, &refusal, &reports);
-        if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for(&refusal) }
+        permit.heard_about(reply, refusal, &reports);
+        if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for() }
     }
 
     /// Nobody goes to a host for a while that was asked by way of another one.

@@ -38,11 +38,13 @@ pub struct Permit {
     /// Only gone while it is being ended.
     grant: Option<Grant>,
     waited: Duration,
+    /// The gate that its answer was about, if that is not the first.
+    about: Option<GateName>,
 }
 
 impl Permit {
     pub(crate) fn new(entrance: Arc<Entrance>, grant: Option<Grant>, waited: Duration) -> Self {
-        Self { entrance, grant, waited }
+        Self { entrance, grant, waited, about: None }
     }
 
     /// To be asked right before the request is sent. True if it must not be sent any more: a pause has come in between, or
@@ -60,15 +62,16 @@ impl Permit {
         self.heard(Reply::Taken);
     }
 
-    /// What the answer says, or that there was none in time, about the first of its gates.
+    /// What the answer says, or that there was none in time, about the gate that it spoke of before, or else the first.
     pub(crate) fn heard(&mut self, reply: Reply) {
-        let first = self.entrance.gates[0].clone();
-        self.heard_about(reply, &first, &[]);
+        let gate = self.about.take().unwrap_or_else(|| self.entrance.gates[0].clone());
+        self.heard_about(reply, gate, &[]);
     }
 
     /// What the answer says: of its refusal at one gate, and what it says is left at some. It may not have passed them.
-    pub(crate) fn heard_about(&mut self, reply: Reply, refusal: &GateName, reports: &[(GateName, Vec<Report>)]) {
+    pub(crate) fn heard_about(&mut self, reply: Reply, gate: GateName, reports: &[(GateName, Vec<Report>)]) {
         let Some(grant) = &self.grant else { return };
+        let refusal = self.about.insert(gate);
         let place = |name: &GateName| self.entrance.gates.iter().position(|gate| gate == name);
         self.entrance.shared.with(|core, now| {
             for (gate, reports) in reports.iter().filter(|(_, reports)| !reports.is_empty()) {
@@ -108,9 +111,9 @@ impl Permit {
         Some(arrival)
     }
 
-    /// For how long nobody passes the first of its gates, or this one, as things stand.
-    pub(crate) fn shut_for(&self, gate: &GateName) -> Duration {
-        let gates = [gate, &self.entrance.gates[0]].into_iter();
+    /// For how long nobody passes the first of its gates, or the one that its answer was about, as things stand.
+    pub(crate) fn shut_for(&self) -> Duration {
+        let gates = self.about.iter().chain(self.entrance.gates.first());
         self.entrance.shared.with(|core, now| {
             gates.filter_map(|gate| core.opens(gate, now)).max().map_or(Duration::ZERO, |at| at.since(now))
         })

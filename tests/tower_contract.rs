@@ -283,27 +283,46 @@ async fn buffer_load_shed_and_timeout_go_before_it() {
     assert!(error.is::<tower::timeout::error::Elapsed>(), "{error}");
 }
 
+/// What `/exhausted` says only in its trailers.
+async fn says_in_trailers(
+    request: Request<String>,
+) -> Result<Response<impl http_body::Body<Data = bytes::Bytes, Error = Infallible>>, Infallible> {
+    let body = http_body_util::Full::new(bytes::Bytes::from_static(b"part"));
+    let trailers = match request.uri().path() {
+        "/exhausted" => &[("grpc-status", "8"), ("grpc-retry-pushback-ms", "2000")][..],
+        _ => &[("grpc-status", "0")],
+    };
+    let trailers = trailers
+        .iter()
+        .map(|(name, value)| (http::HeaderName::from_static(name), http::HeaderValue::from_static(value)));
+    let trailers: http::HeaderMap = trailers.collect();
+    Ok(Response::new(http_body_util::BodyExt::with_trailers(body, async move { Some(Ok(trailers)) })))
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_the_trailers_of_an_answer_say_pauses_whoever_comes_next() {
-    let answers = service_fn(async |request: Request<String>| {
-        let body = http_body_util::Full::new(bytes::Bytes::from_static(b"part"));
-        let trailers = match request.uri().path() {
-            "/exhausted" => &[("grpc-status", "8"), ("grpc-retry-pushback-ms", "2000")][..],
-            _ => &[("grpc-status", "0")],
-        };
-        let trailers = trailers
-            .iter()
-            .map(|(name, value)| (http::HeaderName::from_static(name), http::HeaderValue::from_static(value)));
-        let trailers: http::HeaderMap = trailers.collect();
-        let body = http_body_util::BodyExt::with_trailers(body, async move { Some(Ok(trailers)) });
-        Ok::<_, Infallible>(Response::new(body))
-    });
-    let service = layer("100/s, 8 in flight").layer(answers);
+    let service = layer("100/s, 8 in flight").layer(service_fn(says_in_trailers));
     let began = Instant::now();
     for (path, after) in [("/fine", 0), ("/exhausted", 0), ("/fine", 2_000)] {
         let answer = service.clone().oneshot(get(path)).await.unwrap();
         let waited = began.elapsed();
         assert!(waited >= ms(after) && waited < ms(after + 250), "{path}: {waited:?}");
+        http_body_util::BodyExt::collect(answer.into_body()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn and_of_several_keys_the_one_that_it_was_about() {
+    let client = reqwest_throttle::Client::builder().each_host("100/s").build().unwrap();
+    let service = ThrottleLayer::of(&client).layer(service_fn(says_in_trailers));
+    let began = Instant::now();
+    for (key, path, after) in
+        [("1", "fine", 0), ("2", "fine", 0), ("1", "exhausted", 0), ("2", "fine", 0), ("1", "fine", 2_000)]
+    {
+        let request = Request::get(format!("http://a.example/{path}")).header("authorization", key);
+        let answer = service.clone().oneshot(request.body(String::new()).unwrap()).await.unwrap();
+        let waited = began.elapsed();
+        assert!(waited >= ms(after) && waited < ms(after + 250), "{key} {path}: {waited:?}");
         http_body_util::BodyExt::collect(answer.into_body()).await.unwrap();
     }
 }
