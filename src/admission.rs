@@ -10,7 +10,7 @@
 //! no faster: *hold at the slower gate, take the next unit at the faster*. No instant is stored for a hold, so nothing
 //! has to be reckoned anew when a gate pauses, a slot hangs or limits change; what changes at a gate is looked at there.
 
-use crate::cost::{Costs, Unit};
+use crate::cost::{Cost, Costs, Unit};
 use crate::limits::Limits;
 use crate::refused::{Reason, Refused};
 use crate::time::Time;
@@ -379,6 +379,20 @@ impl Admission {
         self.state.gates[gate].pause(until, self.state.now);
         self.state.sweep_lanes(gate);
         self.state.changed(gate);
+        self.state.work();
+    }
+
+    /// A request was sent `at` some time before that nobody has asked for here, and counts at the gates of these names. They are
+    /// made for that, however many there are.
+    pub(crate) fn count(&mut self, names: &[GateName], cost: &Cost, at: Time, now: Time) {
+        self.state.advance(now);
+        for name in names {
+            let gate = self.state.gates.find(name).unwrap_or_else(|| self.state.gates.make(name, self.state.due));
+            self.state.bring_up(gate);
+            self.state.gates[gate].count(cost, at.min(self.state.now), self.state.now);
+            self.state.sweep_lanes(gate);
+            self.state.changed(gate);
+        }
         self.state.work();
     }
 

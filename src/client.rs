@@ -16,6 +16,7 @@ use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limiter::{Limiter, LimiterBuilder};
 use crate::limits::Limits;
+use crate::observe::Tell;
 use crate::redirect::Redirects;
 use crate::request::RequestBuilder;
 use crate::retry_budget::RetryBudget;
@@ -213,6 +214,7 @@ pub struct ClientBuilder {
     pub(crate) redirects: Redirects,
     pub(crate) heeds_reports: bool,
     pub(crate) careful: bool,
+    pub(crate) on_send: Option<Tell<Request>>,
     /// The first setting that cannot be kept.
     pub(crate) invalid: Option<Invalid>,
 }
@@ -249,6 +251,7 @@ impl ClientBuilder {
             redirects: Redirects::default(),
             heeds_reports: true,
             careful: false,
+            on_send: None,
             invalid: None,
         }
     }
@@ -284,7 +287,7 @@ impl ClientBuilder {
         let unread = Arc::new(Unread::new(self.unread_for));
         let heeds_reports = self.heeds_reports;
         let exchange = Arc::new(Exchange { limiter, rules, retries, unread, heeds_reports });
-        Ok(Client { sender: Arc::new(Sender { http, exchange, headers, redirects }) })
+        Ok(Client { sender: Arc::new(Sender { http, exchange, headers, redirects, on_send: self.on_send }) })
     }
 }
 

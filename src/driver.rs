@@ -26,6 +26,9 @@ const MOST_WAKES: usize = 64;
 /// How long a driver sleeps when nothing is due: whatever becomes due rouses it.
 const IDLE: Duration = Duration::from_secs(3_600);
 
+/// What its clock shows when a limiter begins, so that it can count what was sent before: a year and more.
+const BEGINNING: Time = Time::from_nanos(1 << 55);
+
 /// The admission core, and everything that turns its instants into wake-ups.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -120,12 +123,12 @@ impl Shared {
 
     /// An instant on the limiter's clock.
     pub(crate) fn time(&self, instant: Instant) -> Time {
-        Time::from_nanos(nanos(instant.saturating_duration_since(self.began)))
+        BEGINNING.plus(nanos(instant.saturating_duration_since(self.began)))
     }
 
     /// The other way round.
     pub(crate) fn instant(&self, time: Time) -> Instant {
-        self.began + time.since(Time::ZERO)
+        self.began + time.since(BEGINNING)
     }
 
     /// Nothing that runs under the lock panics; should it, the others' turn still comes.

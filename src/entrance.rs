@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::admission::GateName;
 use crate::driver::Shared;
-use crate::observe::OnWait;
+use crate::observe::{Tell, Waits};
 
 /// What the clones of a handle share.
 #[derive(Clone, Debug)]
@@ -17,5 +17,5 @@ pub(crate) struct Entrance {
     pub(crate) gates: SmallVec<[GateName; 1]>,
     /// How long somebody waits that has no deadline of its own.
     pub(crate) max_wait: Duration,
-    pub(crate) on_wait: Option<OnWait>,
+    pub(crate) on_wait: Option<Tell<Waits>>,
 }

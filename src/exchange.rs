@@ -107,6 +107,12 @@ impl Exchange {
         Self { limiter, rules: Rules::one(), retries, unread: Arc::new(Unread::new(UNREAD_FOR)), heeds_reports: true }
     }
 
+    /// Somebody else has sent a request.
+    pub(crate) fn count_as_sent(&self, host: (&str, Option<u16>), terms: &Terms, ago: Duration) {
+        let limiter = self.rules.limiter(&self.limiter, host, terms.key.as_ref());
+        limiter.count_as_sent(&terms.context, ago);
+    }
+
     /// How far a request has come that begins now.
     pub(crate) fn begin<A: Answer>(&self, terms: &Terms) -> Trip<A> {
         let context = terms.budget.map_or_else(|| terms.context.clone(), |budget| terms.context.but_within(budget));

@@ -16,12 +16,12 @@ use crate::entrance::Entrance;
 use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limits::Limits;
-use crate::observe::{OnWait, Waits};
+use crate::observe::{Tell, Waits};
 use crate::permit::Permit;
 use crate::place::{Place, Turn};
 use crate::refused::{Reason, Refused};
 use crate::reservation::{Permitted, Reservation};
-use crate::time::Time;
+use crate::time::{Time, nanos};
 
 /// A limiter has one set of limits, for all of its keys.
 const RULE: usize = 0;
@@ -246,6 +246,27 @@ impl Limiter {
         self.0.shared.with(|core, now| core.pause(&self.0.gates[0], until, now));
     }
 
+    /// Counts what an earlier run of the program, or another program, sent `ago`: it takes its units as if this limiter had let it
+    /// go then, into debt if need be. Those that count already are best counted in the order in which they went.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use reqwest_throttle::{Context, Limiter};
+    /// use std::time::Duration;
+    ///
+    /// let limiter = Limiter::new("2/min")?;
+    /// for seconds in [70, 50, 10] {
+    ///     limiter.count_as_sent(&Context::new(), Duration::from_secs(seconds));
+    /// }
+    /// assert!(limiter.try_acquire().is_err(), "two of them were sent within this minute");
+    /// # Ok::<(), reqwest_throttle::Invalid>(())
+    /// ```
+    pub fn count_as_sent(&self, context: &Context, ago: Duration) {
+        let Entrance { shared, gates, .. } = &*self.0;
+        shared.with(|core, now| core.count(gates, context.costs(), now.minus(nanos(ago)), now));
+    }
+
     /// The key of the first of its gates.
     pub(crate) fn key_name(&self) -> &str {
         self.0.gates[0].key.as_str()
@@ -322,7 +343,7 @@ impl fmt::Debug for Limiter {
 pub struct LimiterBuilder {
     settings: Result<Settings, Invalid>,
     max_wait: Duration,
-    on_wait: Option<OnWait>,
+    on_wait: Option<Tell<Waits>>,
 }
 
 impl LimiterBuilder {
@@ -364,7 +385,7 @@ impl LimiterBuilder {
     /// Tells why somebody waits, once it has waited for a second: called by its own task, once for each wait.
     #[must_use]
     pub fn on_wait(mut self, tell: impl Fn(&Waits) + Send + Sync + 'static) -> Self {
-        self.on_wait = Some(OnWait(Arc::new(tell)));
+        self.on_wait = Some(Tell(Arc::new(tell)));
         self
     }
 

@@ -41,11 +41,16 @@ impl fmt::Display for Waits {
 }
 
 /// Who wants to know.
-#[derive(Clone)]
-pub(crate) struct OnWait(pub(crate) Arc<dyn Fn(&Waits) + Send + Sync>);
+pub(crate) struct Tell<T>(pub(crate) Arc<dyn Fn(&T) + Send + Sync>);
 
-impl fmt::Debug for OnWait {
+impl<T> Clone for Tell<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for Tell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnWait")
+        f.write_str("Tell")
     }
 }

@@ -14,7 +14,7 @@ use tracing::{Level, enabled, info};
 use crate::admission::{Admission, Arrival, AskId, Asked, Grant, Use, Wish};
 use crate::context::Context;
 use crate::entrance::Entrance;
-use crate::observe::{OnWait, Waits};
+use crate::observe::{Tell, Waits};
 use crate::refused::{Reason, Refused};
 use crate::time::Time;
 
@@ -133,7 +133,7 @@ impl Place {
 
     fn tell(&self) {
         let Some(waits) = self.waits() else { return };
-        if let Some(OnWait(tell)) = &self.entrance.on_wait {
+        if let Some(Tell(tell)) = &self.entrance.on_wait {
             tell(&waits);
         }
         info!(target: "reqwest_throttle::wait", "{waits}");

@@ -16,6 +16,7 @@ use crate::exchange::Terms;
 use crate::key::Key;
 use crate::priority::Priority;
 use crate::sender::Sender;
+use crate::wire::host;
 
 /// A request in the making, as [`reqwest::RequestBuilder`], with what its waiting asks for. [`send`](Self::send) waits for the
 /// request's turn.
@@ -177,6 +178,18 @@ impl RequestBuilder {
     fn change(mut self, change: impl FnOnce(Context) -> Context) -> Self {
         self.terms.context = change(self.terms.context);
         self
+    }
+
+    /// Counts it as sent by an earlier run of the program, or by another program, `ago`: at the limits of the whole client, of its
+    /// host and of its key, as [`Limiter::count_as_sent`](crate::Limiter::count_as_sent). Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// When the request cannot be built.
+    pub fn count_as_sent(self, ago: Duration) -> Result<(), Error> {
+        let request = self.inner?.build()?;
+        self.sender.exchange.count_as_sent(host(request.url()), &self.terms, ago);
+        Ok(())
     }
 
     /// Builds the request, to be sent with [`Client::execute`](crate::Client::execute). What its waiting asks for is not part

@@ -10,6 +10,7 @@ use reqwest::{Request, Response};
 use crate::admission::Snapshot;
 use crate::error::{Error, Stop};
 use crate::exchange::{Ended, Exchange, Terms};
+use crate::observe::Tell;
 use crate::redirect::{self, Redirects};
 use crate::trip::Trip;
 use crate::verdict::{self, Failure};
@@ -25,6 +26,7 @@ pub(crate) struct Sender {
     pub(crate) headers: HeaderMap,
     /// Not where reqwest follows by itself.
     pub(crate) redirects: Option<Redirects>,
+    pub(crate) on_send: Option<Tell<Request>>,
 }
 
 impl Sender {
@@ -35,8 +37,8 @@ impl Sender {
     /// Sends a request, and on to where redirects lead, each hop at its own host's gates and all within one budget.
     pub(crate) async fn send(&self, mut request: Request, terms: &Terms) -> Result<Response, Error> {
         self.add_headers(request.headers_mut());
-        let (mut trip, mut wire) =
-            (self.exchange.begin(terms), Http { client: self.http.clone(), follows: self.redirects.is_none() });
+        let (client, follows, on_send) = (self.http.clone(), self.redirects.is_none(), self.on_send.clone());
+        let (mut trip, mut wire) = (self.exchange.begin(terms), Http { client, follows, on_send });
         loop {
             let ended = self.exchange.run(&mut wire, request, terms.key.as_ref(), &mut trip).await;
             match self.follow(ended.map_err(|error| error.after(trip.attempts.sent))?, &mut trip).await {
@@ -101,6 +103,7 @@ impl Sender {
 struct Http {
     client: reqwest::Client,
     follows: bool,
+    on_send: Option<Tell<Request>>,
 }
 
 impl Wire for Http {
@@ -117,6 +120,9 @@ impl Wire for Http {
     }
 
     async fn send(&mut self, request: Request) -> Result<Response, Error> {
+        if let Some(Tell(tell)) = &self.on_send {
+            tell(&request);
+        }
         Ok(self.client.execute(request).await?)
     }
 

@@ -1,9 +1,10 @@
 //! What a client is set to: its limits, how it waits, when it goes again, what it follows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
-use reqwest::Url;
+use reqwest::{Request, Url};
 
 use crate::backoff::Backoff;
 use crate::client::{ClientBuilder, Http};
@@ -12,7 +13,7 @@ use crate::invalid::Invalid;
 use crate::key::Key;
 use crate::limiter::checked;
 use crate::limits::Limits;
-use crate::observe::Waits;
+use crate::observe::{Tell, Waits};
 use crate::redirect::Policy;
 
 impl ClientBuilder {
@@ -119,6 +120,13 @@ impl ClientBuilder {
     }
 
     // --- what servers say
+
+    /// Tells each request that leaves, when it does: each attempt, and each hop where a redirect leads. What a client of reqwest's
+    /// follows by itself is not told. It is called by the task that sends, and must not block.
+    pub fn on_send(mut self, tell: impl Fn(&Request) + Send + Sync + 'static) -> Self {
+        self.on_send = Some(Tell(Arc::new(tell)));
+        self
+    }
 
     /// Whether what a server says is left of its limits is kept to, host by host: nobody goes for whom nothing is left, and one goes
     /// ahead when it is to be reset. It is, unless set to false. A refusal is heeded either way.

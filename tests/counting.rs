@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use reqwest_throttle::{Client, Context, Limits, Priority, Reason, RequestBuilder};
@@ -206,4 +207,27 @@ async fn what_comes_too_late_takes_and_sends_nothing() {
     }
     client.get(upstream.url()).within(ms(5_000)).send().await.unwrap();
     assert_eq!(upstream.arrivals().len(), 1);
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_sent_counts_and_each_attempt_and_hop_is_told() {
+    let upstream = Upstream::builder().start().await;
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let builder = Client::builder().limit("9/h, 1000 tokens/h").each_host("5/h").each_key("2/h");
+    let builder = builder.on_send(move |request| tell.lock().unwrap().push(request.url().path().to_owned()));
+    let client = builder.build().unwrap();
+    upstream.script([Answer::status(302).header("location", "/b")]);
+    let earlier =
+        |ago| client.get(upstream.url()).key("one").cost("tokens", 300).count_as_sent(Duration::from_secs(ago));
+    earlier(4_000).unwrap();
+    earlier(3_000).unwrap();
+    let left = |key: &str| {
+        let gate = client.snapshot().gates.into_iter().find(|gate| gate.key.contains(key)).unwrap();
+        gate.quotas.iter().map(|quota| quota.left).collect::<Vec<_>>()
+    };
+    assert_eq!((left("127.0.0.1"), left("one"), upstream.arrivals().len()), (vec![4], vec![1], 0));
+    assert!(client.get(upstream.at("/a")).send().await.is_ok());
+    assert_eq!((left("127.0.0.1"), left("one")), (vec![2], vec![1]));
+    assert_eq!(*told.lock().unwrap(), ["/a", "/b"]);
 }

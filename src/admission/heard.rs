@@ -4,7 +4,7 @@ use super::brake::Brake;
 use super::gate::{Gate, Taken, Use};
 use super::meter::{Meter, Receipt};
 use super::stated::Report;
-use crate::cost::Unit;
+use crate::cost::{Cost, Unit};
 use crate::time::Time;
 use crate::wait::Wait;
 
@@ -150,6 +150,13 @@ impl Gate {
         while self.meters.iter().filter(|meter| !meter.is_set()).count() > MOST_STATED {
             let oldest = self.meters.iter().position(|meter| !meter.is_set());
             oldest.map(|place| self.meters.remove(place));
+        }
+    }
+
+    /// Somebody else sent a request here.
+    pub(super) fn count(&mut self, cost: &Cost, at: Time, now: Time) {
+        for meter in &mut self.meters {
+            meter.count(cost.of(meter.quota.unit()), at, now);
         }
     }
 

@@ -282,6 +282,17 @@ impl Meter {
         Receipt { meter: self.id, units: cost, counted, paced }
     }
 
+    /// Takes `cost` for what somebody else sent `at` some time before, whether it is there or not.
+    pub(super) fn count(&mut self, cost: u64, at: Time, now: Time) {
+        if self.is_set() {
+            let receipt = self.take(cost, true, at, at);
+            if let (Counter::Window(window), Counted::Window(mut units)) = (&mut self.counter, receipt.counted) {
+                // Its answer may be here by now, but nobody will tell.
+                window.ended(&mut units, now);
+            }
+        }
+    }
+
     /// When the last of what is `queued` ahead and `cost` can go at the earliest.
     pub(super) fn estimate(&self, cost: u64, queued: u64, now: Time) -> Time {
         let counted = match &self.counter {

@@ -148,6 +148,36 @@ impl Bench {
 }
 
 #[test]
+fn what_others_sent_before_counts_from_then_on() {
+    let count = |limits: &str, sent: &[u64]| {
+        let mut bench = Bench::new(limits);
+        bench.now = 1_000;
+        for ms in sent {
+            bench.core.count(&[name(HOST)], &Cost::new(), at(*ms), at(1_000));
+        }
+        (0..4).for_each(|_| drop(bench.ask_until(FOREVER)));
+        let went = bench.run_to(3_000).into_iter().map(|(_, at)| at).collect::<Vec<_>>();
+        (4 - went.len(), went)
+    };
+    // A quarter of a window later, for the answer may have taken so long.
+    assert_eq!(count("3/s", &[100, 600, 900]), (0, vec![1_350, 1_850, 2_150, 2_600]));
+    assert_eq!(count("3/s counted from send + 0ms", &[0, 0, 900]), (2, vec![1_900, 2_000]));
+    assert_eq!(count("2/s burst 3", &[]), (3, vec![1_500]));
+    assert_eq!(count("2/s burst 3", &[0, 0, 0, 0]), (1, vec![1_500, 2_000, 2_500]));
+}
+
+#[test]
+fn who_waits_is_timed_anew_by_what_others_sent() {
+    let mut bench = Bench::new("1/s counted from send + 0ms");
+    let granted = bench.granted();
+    assert!(matches!(bench.ask_until(1_500), Ok(Asked::Waiting(_))));
+    bench.core.count(&[name(HOST)], &Cost::new(), at(900), at(900));
+    assert_eq!(bench.run_to(3_000), []);
+    assert_eq!(bench.core.waiting(), 0, "it cannot go in time, and knows");
+    bench.core.release(granted, at(3_000));
+}
+
+#[test]
 fn a_bucket_serves_in_order_of_arrival_one_per_interval() {
     let mut bench = Bench::bucket(100, 1);
     let _ = bench.granted();

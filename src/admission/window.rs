@@ -178,7 +178,7 @@ impl Window {
             drained.taken = drained.taken.saturating_add(units);
         }
         let (anchor, drained) = (self.latest_anchor(seen, now), self.drained.map(|drained| drained.id));
-        self.moved = now;
+        self.moved = self.moved.max(now);
         self.insert(Units { amount: units, anchor, drained })
     }
 
