@@ -1,17 +1,297 @@
-//! `throttle batch`.
+//! `throttle batch`: a file of requests, sent under limits, into a file of answers.
 
+use std::fs;
+use std::io::{Write, stderr, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use reqwest_throttle::header::HeaderMap;
+use reqwest_throttle::{Client, Quota, Url};
 
 use crate::failure::Failure;
+use crate::secret::Header;
 
-/// (to be written)
+mod period;
+mod line;
+mod ids;
+mod room;
+mod input;
+mod record;
+mod summary;
+mod forecast;
+mod journal;
+mod spent;
+mod send;
+mod progress;
+mod work;
+
+use forecast::{Costs, at_best, memory};
+use ids::Ids;
+use input::{Reading, Source, Todo, Whole, add_costs};
+use journal::{Journal, Policy, Standing, look, own_ids};
+use progress::{Progress, When};
+use send::{Stop, Terms, on_send};
+use spent::Spent;
+use work::{Ended, Work};
+
+/// How long a request waits for its turn without --deadline: as long as it takes.
+const ANY_TIME: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// Some failed, or are left.
+const SOME_FAILED: u8 = 1;
+
+/// As a shell says it of a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+const BEFORE: &str = "\
+The input has a request in each line, in JSON:
+  custom_id  what its answer is known by; line-N unless said, after the number of its line
+  method     GET without a body and POST with one, unless said
+  url        whole, or what follows --base-url
+  headers    names with texts
+  body       an object or a list (sent as JSON, as it is written) or a text (sent as it is)
+  cost       what it takes of other units than requests, as in {\"tokens\": 120}
+  priority   high, normal or low
+  flow       for whom it is: those of the same priority take turns
+A file is checked whole before anything is sent.
+
+The output has a line for each request: custom_id, response (status_code, headers, body: JSON, else text, else base64 with
+body_encoding) or error (code, message), attempts, waited_ms and took_ms, and under `request` a few bits of a hash of what was
+asked. It is also what a later run goes on from: run the same command again, and what is answered is not sent again. What
+may end in another way (no answer, 408, 425, 429, 5xx) is done again, other failures only by --retry-failed. With --rate, what was sent
+lately is written to OUTPUT.limits, so that the next run begins with what is left of its limits.
+
+Ctrl-C lets what is in flight end; twice stops at once.
+Ends with 0 if all answers are 2xx, 1 if some are not, 2 if something is wrong with the command or the input, 130 if interrupted.";
+
+const AFTER: &str = "\
+Examples:
+  throttle batch requests.jsonl -o answers.jsonl --rate 50/s
+  throttle batch requests.jsonl -o answers.jsonl --base-url https://api.example.com --header 'Authorization: Bearer env:KEY' \\
+      --rate 500/min --rate '200_000 tokens/min' --in-flight 16
+  throttle batch requests.jsonl --rate 50/s --dry-run
+  make-requests | throttle batch - -o answers.jsonl --skip-bad";
+
+/// Sends a file of requests, each as soon as the limits allow, and writes what came of them
 #[derive(Debug, Args)]
-pub(crate) struct Batch {}
+#[command(before_long_help = BEFORE, after_help = AFTER)]
+pub(crate) struct Batch {
+    /// The requests: a file of JSON lines, or `-` for standard input
+    input: PathBuf,
+
+    /// The answers: a file of JSON lines, which a later run goes on from
+    #[arg(short, long, required_unless_present = "dry_run")]
+    output: Option<PathBuf>,
+
+    /// What a `url` follows that is not whole: `https://api.example.com` before `/v1/things`
+    #[arg(long, value_name = "URL", value_parser = base_url)]
+    base_url: Option<String>,
+
+    /// A limit, as `50/s`, `1000/h`, `200_000 tokens/min` or `10/s burst 20`; may be given several times
+    #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
+    rate: Vec<Quota>,
+
+    /// How many requests may be in flight at once
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    in_flight: u32,
+
+    /// Until when each request has to be answered, from its turn in the program on, with its waiting; any time unless set
+    #[arg(long, value_name = "TIME", value_parser = period::read)]
+    deadline: Option<Duration>,
+
+    /// How long one attempt may take, from its sending to the end of its answer
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = period::read)]
+    timeout: Duration,
+
+    /// How many times a request is sent at most within this run
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: u32,
+
+    /// A header of all requests that have none of that name, whatever their host; `env:KEY` stands for that variable
+    #[arg(long, value_name = "HEADER")]
+    header: Vec<String>,
+
+    /// How many MiB an answer's body may have
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    max_body: u32,
+
+    /// Go on without lines that cannot be sent; they are in the output with `custom_id` null
+    #[arg(long)]
+    skip_bad: bool,
+
+    /// Do again whatever has failed in earlier runs
+    #[arg(long)]
+    retry_failed: bool,
+
+    /// Write what this run adds in the order of the input; up to 1024 answers wait for an earlier one
+    #[arg(long)]
+    ordered: bool,
+
+    /// Check the input, say how much is to be done and how long that takes at best, and send nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// When to say on standard error how far it is
+    #[arg(long, value_enum, default_value_t)]
+    progress: When,
+
+    /// How to say how it ended: for people on standard error, or for programs on standard output
+    #[arg(long, value_enum, default_value_t)]
+    summary: Form,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Form {
+    #[default]
+    Text,
+    Json,
+}
 
 impl Batch {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
-        Err(Failure::usage("not built"))
+        if let Some(output) = &self.output {
+            check_output(&self.input, output)?;
+        }
+        let sent = Arc::default();
+        // What is wrong with a setting is said before the input is read.
+        drop(self.client(&sent, None)?);
+        match &self.output {
+            Some(output) if !self.dry_run => self.send_all(output, &sent),
+            output => self.tell_what_is_to_be_done(output.as_deref()),
+        }
+    }
+
+    fn reading(&self) -> Reading {
+        let input = if self.input == Path::new("-") { Source::Stream } else { Source::File(self.input.clone()) };
+        Reading { input, base: self.base_url.clone(), skips_bad: self.skip_bad }
+    }
+
+    /// What to do with records of earlier runs, given what the check of a file has found.
+    fn policy(&self, whole: Option<&Whole>) -> Policy {
+        Policy { knows_all: whole.is_some(), retries_failed: self.retry_failed }
+    }
+
+    fn send_all(&self, output: &Path, sent: &Arc<AtomicU64>) -> Result<ExitCode, Failure> {
+        // The input is checked before an output is made; a stream is read after it is locked.
+        let (reading, checked) = self.reading().checked()?;
+        let mut journal = Journal::open(output)?;
+        let (mut ids, whole) = match checked {
+            Some((ids, whole)) => (ids, Some(whole)),
+            None => (own_ids(journal.path())?, None),
+        };
+        let standing = journal.resume(&mut ids, self.policy(whole.as_ref()))?;
+        let memory = self.rate.iter().map(memory).max();
+        let spent = memory.map(|memory| Spent::open(journal.path(), memory)).transpose()?.map(Arc::new);
+        let client = self.client(sent, spent.clone())?;
+        let runtime = tokio::runtime::Runtime::new()
+            .map_err(|error| Failure::unfinished(format!("no runtime can be begun ({error}); end other programs")))?;
+        let within = runtime.enter();
+        spent.iter().try_for_each(|spent| spent.count(&client).map(|_| ()))?;
+        drop(within);
+        let most_body = usize::try_from(self.max_body).unwrap_or(usize::MAX) << 20;
+        let (doubled, whole) = whole.map(|whole| (whole.doubled, (whole.lines, whole.costs))).unzip();
+        let pending = reading.pending(ids, doubled)?;
+        let terms = Terms { client, within: self.deadline, most_body, stop: Stop::default() };
+        let (progress, quotas, is_ordered) = (Progress::new(self.progress), self.rate.clone(), self.ordered);
+        let sent = Arc::clone(sent);
+        let work = Work { terms, journal, standing, spent, progress, quotas, whole, sent, is_ordered };
+        let ended = runtime.block_on(work.run(pending))?;
+        runtime.shutdown_background();
+        self.end(ended)
+    }
+
+    fn end(&self, Ended { summary, failure }: Ended) -> Result<ExitCode, Failure> {
+        match self.summary {
+            // Where nobody reads it any more there is nobody to tell.
+            Form::Text => _ = writeln!(stderr(), "{summary}"),
+            Form::Json => _ = writeln!(stdout(), "{}", summary.json()),
+        }
+        if summary.is_interrupted {
+            let _ = writeln!(stderr(), "interrupted; run the same command again to go on");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        match failure {
+            Some(failure) => Err(failure),
+            None if summary.tally.failed() + summary.left > 0 => Ok(ExitCode::from(SOME_FAILED)),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    fn client(&self, sent: &Arc<AtomicU64>, spent: Option<Arc<Spent>>) -> Result<Client, Failure> {
+        let mut headers = HeaderMap::new();
+        for header in &self.header {
+            // Not read by clap, which would repeat what it cannot read.
+            let Header { name, value, .. } =
+                header.parse().map_err(|error| Failure::usage(format!("--header: {error}")))?;
+            headers.append(name, value);
+        }
+        let mut builder = Client::builder()
+            .max_in_flight(usize::try_from(self.in_flight).unwrap_or(usize::MAX))
+            .max_wait(ANY_TIME)
+            .max_attempts(usize::try_from(self.attempts).unwrap_or(usize::MAX))
+            .timeout(self.timeout)
+            .default_headers(headers)
+            .on_send(on_send(Arc::clone(sent), spent));
+        for quota in &self.rate {
+            builder = builder.limit(quota.clone());
+        }
+        builder.build().map_err(Failure::usage)
+    }
+
+    fn tell_what_is_to_be_done(&self, output: Option<&Path>) -> Result<ExitCode, Failure> {
+        let (reading, checked) = self.reading().checked()?;
+        let (mut ids, whole) = match checked {
+            Some((ids, whole)) => (ids, Some(whole)),
+            None => (output.map_or_else(|| Ok(Ids::new()), own_ids)?, None),
+        };
+        let policy = self.policy(whole.as_ref());
+        let standing = output.map_or_else(|| Ok(Standing::default()), |path| look(path, &mut ids, policy))?;
+        let (bad, doubled) = whole.map_or((0, None), |whole| (whole.bad, Some(whole.doubled)));
+        let mut pending = reading.pending(ids, doubled)?;
+        let (mut requests, mut costs) = (0_u64, Costs::new());
+        while let Some((todo, _)) = pending.advance()? {
+            if let Todo::Request(line) = todo {
+                requests += 1;
+                add_costs(&mut costs, &line);
+            }
+        }
+        let mut plan = format!("{requests} to be sent, {} answered already", standing.tally.total());
+        if bad > 0 {
+            plan += &format!(", {bad} cannot be sent");
+        }
+        match at_best(&self.rate, &costs) {
+            Some((time, quota)) => plan += &format!("; at best in {time:?}, by {quota}"),
+            None => plan += "; as fast as the servers answer: there is no --rate",
+        }
+        let _ = writeln!(stdout(), "{plan}");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is read must not be what is written.
+fn check_output(input: &Path, output: &Path) -> Result<(), Failure> {
+    if output == Path::new("-") {
+        return Err(Failure::usage(
+            "the output cannot be standard output, for a later run goes on from it; name a file, as in `-o answers.jsonl`",
+        ));
+    }
+    match (fs::canonicalize(input), fs::canonicalize(output)) {
+        (Ok(input), Ok(output)) if input == output => {
+            Err(Failure::usage(format!("{} is both input and output; name another file by -o", input.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An address that others can follow.
+fn base_url(text: &str) -> Result<String, String> {
+    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    match url {
+        Some(url) if url.query().is_none() && url.fragment().is_none() => Ok(text.to_owned()),
+        _ => Err("a base is written `https://api.example.com`, and has no query".to_owned()),
     }
 }

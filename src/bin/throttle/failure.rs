@@ -3,6 +3,9 @@
 use std::fmt;
 use std::process::ExitCode;
 
+/// Something was begun and could not be done.
+const UNFINISHED: u8 = 1;
+
 /// The usage, or the input, cannot be worked with.
 const USAGE: u8 = 2;
 
@@ -17,6 +20,11 @@ impl Failure {
     /// The usage or the input is wrong.
     pub(crate) fn usage(sentence: impl fmt::Display) -> Self {
         Self { sentence: sentence.to_string(), code: USAGE }
+    }
+
+    /// What was begun cannot go on.
+    pub(crate) fn unfinished(sentence: impl fmt::Display) -> Self {
+        Self { sentence: sentence.to_string(), code: UNFINISHED }
     }
 
     pub(crate) fn code(&self) -> ExitCode {

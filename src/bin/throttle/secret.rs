@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use reqwest_throttle::header::{HeaderName, HeaderValue};
 
+/// Headers whose values are secrets.
+const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "x-api-key", "cookie"];
+
 /// A header as it is written on the command line. Each word of its value that is `env:NAME` stands for what the environment
 /// has under that name, so that no secret is on the command line, where `ps` shows it to everybody.
 #[derive(Clone)]
@@ -19,9 +22,15 @@ impl FromStr for Header {
     type Err = String;
 
     fn from_str(written: &str) -> Result<Self, String> {
-        let (name, value) =
-            written.split_once(':').ok_or("a header is written `Name: value`, as in `Authorization: Bearer env:KEY`")?;
+        let (name, value) = written
+            .split_once(':')
+            .ok_or("a header is written `Name: value`, as in `Authorization: Bearer env:KEY`")?;
         let name: HeaderName = name.trim().parse().map_err(|_| format!("`{name}` is no name of a header"))?;
+        if SECRET.contains(&name.as_str()) && !value.split_whitespace().any(|word| word.starts_with("env:")) {
+            return Err(format!(
+                "a secret is not for the command line, where `ps` shows it; put it into the environment and write `{name}: env:KEY`"
+            ));
+        }
         let words: Result<Vec<_>, _> = value.split_whitespace().map(revealed).collect();
         let mut value = HeaderValue::from_str(&words?.join(" "))
             .map_err(|_| format!("the value of `{name}` has signs in it that no header may have"))?;

@@ -1,0 +1,336 @@
+//! Which requests are answered? The output says it: it is the journal.
+//!
+//! A record is appended by one write of one line, so that whatever ends the program tears the last line at most. What is torn is
+//! mended, and what is to be done again is taken out, before anything is appended: no id ever stands twice.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use fs4::{FileExt, TryLockError};
+
+use super::ids::Ids;
+use super::record::{BEGINNING, Kept, Outcome};
+use super::summary::Tally;
+use crate::failure::Failure;
+
+/// How many times it is opened again that another run has replaced meanwhile.
+const MOST_TRIES: usize = 5;
+
+/// The output, open to this run alone.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+    /// The one that was there before it was mended: another run may wait for its lock.
+    _replaced: Option<File>,
+    /// How long it is, of whole lines.
+    length: u64,
+}
+
+/// What is to be done with the records of earlier runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    /// The requests are those of a file, so that an id that is not there is of another.
+    pub(crate) knows_all: bool,
+    pub(crate) retries_failed: bool,
+}
+
+/// What it says.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    pub(crate) tally: Tally,
+    /// How many of its records are to be done again.
+    pub(crate) again: u64,
+}
+
+impl Journal {
+    /// Opens an output, or makes one, and locks it.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        // A link is followed here, so that mending replaces the file and not the link.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        check_kind(&path)?;
+        for _ in 0..MOST_TRIES {
+            let options = OpenOptions::new().read(true).append(true).create(true).open(&path);
+            let file = options.map_err(|error| unwritable(&path, &error))?;
+            lock(&file, &path)?;
+            if is_at(&file, &path) {
+                return Ok(Self { path, file, _replaced: None, length: 0 });
+            }
+        }
+        Err(in_use(&path))
+    }
+
+    /// Where it is, if it was named by a link.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads what earlier runs have left, marks what is answered, and mends the rest.
+    pub(crate) fn resume(&mut self, ids: &mut Ids, policy: Policy) -> Result<Standing, Failure> {
+        let broken = |error: io::Error| unwritable(&self.path, &error);
+        let mut mending = Mending { path: &self.path, from: &self.file, copy: None };
+        let (standing, end) = read(&self.file, &self.path, ids, policy, &mut mending)?;
+        let mended = mending.finish(end).map_err(broken)?;
+        if let Some(mended) = mended {
+            lock(&mended, &self.path)?;
+            fs::rename(beside(&self.path), &self.path).map_err(broken)?;
+            self._replaced = Some(std::mem::replace(&mut self.file, mended));
+        }
+        self.length = self.file.metadata().map_err(broken)?.len();
+        Ok(standing)
+    }
+
+    /// Appends a line by one write. If that fails, what was written of it is taken back.
+    pub(crate) fn append(&mut self, line: &[u8]) -> Result<(), Failure> {
+        let written = self.file.write(line).and_then(|count| self.file.write_all(&line[count..]));
+        written.map_err(|error| {
+            // If this fails too, the next run mends it.
+            let _ = self.file.set_len(self.length);
+            let path = self.path.display();
+            Failure::unfinished(format!(
+                "{path} cannot be written any more ({error}); what is in it is whole: make room, and run the same command again"
+            ))
+        })?;
+        self.length += line.len() as u64;
+        Ok(())
+    }
+}
+
+/// What an output says, without changing it or locking it.
+pub(crate) fn look(path: &Path, ids: &mut Ids, policy: Policy) -> Result<Standing, Failure> {
+    if !path.exists() {
+        return Ok(Standing::default());
+    }
+    check_kind(path)?;
+    let file = File::open(path).map_err(|error| unwritable(path, &error))?;
+    Ok(read(&file, path, ids, policy, &mut Looking)?.0)
+}
+
+/// The ids of an output's own records are those that are known, where the input is a stream.
+pub(crate) fn own_ids(path: &Path) -> Result<Ids, Failure> {
+    let mut ids = Ids::new();
+    if let Ok(file) = File::open(path) {
+        let (mut lines, mut line) = (BufReader::new(file), Vec::new());
+        while lines.read_until(b'\n', &mut line).map_err(|error| unwritable(path, &error))? > 0 {
+            if let Some(Kept { id: Some(id), print, .. }) = Kept::read(&line) {
+                ids.add(ids.hash(&id), print);
+            }
+            line.clear();
+        }
+    }
+    ids.sort();
+    Ok(ids)
+}
+
+/// Where records go while an output is read.
+trait Sink {
+    /// This line stays. It began at this byte.
+    fn keep(&mut self, line: &[u8]) -> io::Result<()>;
+    /// A line does not stay that began there.
+    fn leave_out(&mut self, at: u64) -> io::Result<()>;
+}
+
+/// Nothing is changed.
+struct Looking;
+
+impl Sink for Looking {
+    fn keep(&mut self, _: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn leave_out(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How the last line ended.
+enum End {
+    Whole,
+    /// Without its new line.
+    Open,
+    /// It is torn, and began there.
+    Torn(u64),
+}
+
+fn read(
+    file: &File,
+    path: &Path,
+    ids: &mut Ids,
+    policy: Policy,
+    sink: &mut impl Sink,
+) -> Result<(Standing, End), Failure> {
+    let failed = |error: io::Error| unwritable(path, &error);
+    let (mut lines, mut line, mut at, mut number) = (BufReader::new(file), Vec::new(), 0, 0);
+    let (mut standing, mut end) = (Standing::default(), End::Whole);
+    lines.rewind().map_err(failed)?;
+    while lines.read_until(b'\n', &mut line).map_err(failed)? > 0 {
+        number += 1;
+        let is_whole = line.last() == Some(&b'\n');
+        match Kept::read(&line) {
+            Some(kept) if stays(&kept, ids, policy, path)? => {
+                standing.tally.add(kept.kind);
+                sink.keep(&line).map_err(failed)?;
+                end = if is_whole { End::Whole } else { End::Open };
+            }
+            Some(_) => {
+                standing.again += 1;
+                sink.leave_out(at).map_err(failed)?;
+            }
+            None if !is_whole && is_torn(&line) => end = End::Torn(at),
+            None => return Err(foreign(path, number)),
+        }
+        at += line.len() as u64;
+        line.clear();
+    }
+    Ok((standing, end))
+}
+
+/// Whether a record stays as it is. It is done again if that may end in another way, or if it was of another request then.
+fn stays(kept: &Kept, ids: &mut Ids, policy: Policy, path: &Path) -> Result<bool, Failure> {
+    // A line that could not be sent is looked at anew.
+    let Some(id) = &kept.id else { return Ok(false) };
+    let hash = ids.hash(id);
+    let outcome = kept.kind.outcome();
+    let (is_answered, is_same) = match ids.look_up(&hash) {
+        Some((is_answered, print)) => (is_answered, print.may_be(kept.print)),
+        None if policy.knows_all => return Err(another_input(path, id, "which the input does not have")),
+        None => (false, true),
+    };
+    if outcome == Outcome::Done && !is_same {
+        return Err(another_input(path, id, "which asks for something else in this input"));
+    }
+    let is_final = match outcome {
+        Outcome::Done => true,
+        Outcome::Permanent => !policy.retries_failed,
+        Outcome::Transient => false,
+    };
+    let stays = is_final && is_same && !is_answered;
+    if stays {
+        ids.mark_answered(&hash);
+    }
+    Ok(stays)
+}
+
+/// Whether it is the beginning of one of our lines, and not the end of somebody else's file.
+fn is_torn(line: &[u8]) -> bool {
+    let both = line.len().min(BEGINNING.len());
+    line[..both] == BEGINNING[..both]
+}
+
+/// What takes the place of an output: as much of it as stays.
+struct Mending<'a> {
+    path: &'a Path,
+    from: &'a File,
+    /// Only from the first line on that does not stay.
+    copy: Option<BufWriter<File>>,
+}
+
+impl Sink for Mending<'_> {
+    fn keep(&mut self, line: &[u8]) -> io::Result<()> {
+        self.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(line))
+    }
+
+    fn leave_out(&mut self, at: u64) -> io::Result<()> {
+        if self.copy.is_none() {
+            self.copy = Some(self.begin(at)?);
+        }
+        Ok(())
+    }
+}
+
+impl Mending<'_> {
+    fn begin(&self, up_to: u64) -> io::Result<BufWriter<File>> {
+        let path = beside(self.path);
+        // One that an earlier run has left.
+        let _ = fs::remove_file(&path);
+        let copy = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
+        copy.set_permissions(self.from.metadata()?.permissions())?;
+        let mut copy = BufWriter::new(copy);
+        // By a handle of its own: the other's place is where the reading goes on.
+        io::copy(&mut File::open(self.path)?.take(up_to), &mut copy)?;
+        Ok(copy)
+    }
+
+    /// What takes the output's place, if it cannot be mended where it is.
+    fn finish(self, end: End) -> io::Result<Option<File>> {
+        let Some(copy) = self.copy else {
+            mend(self.from, &end)?;
+            return Ok(None);
+        };
+        let copy = copy.into_inner().map_err(io::IntoInnerError::into_error)?;
+        if matches!(end, End::Open) {
+            mend(&copy, &end)?;
+        }
+        copy.sync_all()?;
+        Ok(Some(copy))
+    }
+}
+
+fn mend(mut file: &File, end: &End) -> io::Result<()> {
+    match end {
+        End::Whole => Ok(()),
+        End::Open => file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(b"\n")),
+        End::Torn(at) => file.set_len(*at),
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".mending");
+    name.into()
+}
+
+/// A stream cannot be read again.
+fn check_kind(path: &Path) -> Result<(), Failure> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(Failure::usage(format!(
+            "{} is no ordinary file; name one by -o: the output is also what a later run goes on from",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), Failure> {
+    FileExt::try_lock(file).map_err(|error| match error {
+        TryLockError::WouldBlock => in_use(path),
+        TryLockError::Error(error) => unwritable(path, &error),
+    })
+}
+
+/// Whether it is still what is there by that name.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |found: io::Result<fs::Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
+    of(file.metadata()).is_some_and(|file| Some(file) == of(fs::metadata(path)))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
+fn in_use(path: &Path) -> Failure {
+    Failure::usage(format!("another run writes to {}; wait for its end, or name another file by -o", path.display()))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("{} cannot be written ({error}); name another file by -o", path.display()))
+}
+
+fn foreign(path: &Path, number: u64) -> Failure {
+    Failure::usage(format!(
+        "line {number} of {} was not written by `throttle batch`; name another file by -o, or take that line out",
+        path.display()
+    ))
+}
+
+fn another_input(path: &Path, id: &str, why: &str) -> Failure {
+    let id: String = id.chars().take(60).collect();
+    let (path, id) = (path.display(), id.escape_debug());
+    Failure::usage(format!(
+        "{path} has an answer to `{id}`, {why}; it belongs to another input: name another file by -o"
+    ))
+}
