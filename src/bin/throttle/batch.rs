@@ -47,38 +47,43 @@ const SOME_FAILED: u8 = 1;
 /// As a shell says it of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-const BEFORE: &str = "\
+const EXAMPLES: &str = "\
+Examples:
+  throttle batch requests.jsonl --rate 50/s --dry-run
+  throttle batch requests.jsonl -o answers.jsonl --rate 50/s
+  throttle batch requests.jsonl -o answers.jsonl --base-url https://api.example.com \\
+      --header 'Authorization: Bearer env:KEY' --rate 500/min --rate '200_000 tokens/min'
+  make-requests | throttle batch - -o answers.jsonl --skip-bad";
+
+const FORMS: &str = "\
 The input has a request in each line, in JSON:
-  custom_id  what its answer is known by; line-N unless said, after the number of its line
+  custom_id  what its answer is known by; line-N unless said, by the number of its line
   method     GET without a body and POST with one, unless said
   url        whole, or what follows --base-url
   headers    names with texts
-  body       an object or a list (sent as JSON, as it is written) or a text (sent as it is)
+  body       an object or a list (sent as JSON, as it is written), or a text
   cost       what it takes of other units than requests, as in {\"tokens\": 120}
   priority   high, normal or low
   flow       for whom it is: those of the same priority take turns
-A file is checked whole before anything is sent.
+A file is checked whole before anything is sent, standard input as it comes.
 
-The output has a line for each request: custom_id, response (status_code, headers, body: JSON, else text, else base64 with
-body_encoding) or error (code, message), attempts, waited_ms and took_ms, and under `request` a few bits of a hash of what was
-asked. It is also what a later run goes on from: run the same command again, and what is answered is not sent again. What
-may end in another way (no answer, 408, 425, 429, 5xx) is done again, other failures only by --retry-failed. With --rate, what was sent
-lately is written to OUTPUT.limits, so that the next run begins with what is left of its limits.
+The output has a line for each request: custom_id; request, a few bits of a hash of what
+was asked; response, with status_code, headers and body (JSON, else text, else base64 and
+body_encoding), or error, with code and message; attempts, waited_ms and took_ms.
 
-Ctrl-C lets what is in flight end; twice stops at once.
-Ends with 0 if all answers are 2xx, 1 if some are not, 2 if something is wrong with the command or the input, 130 if interrupted.";
+A later run goes on from the output: by the same command, what is answered is not sent
+again. What may end in another way (no answer, 408, 425, 429, 5xx) is done again, other
+failures only by --retry-failed. With --rate, what was sent lately is in OUTPUT.limits,
+so that a later run begins with what is left of its limits.
 
-const AFTER: &str = "\
-Examples:
-  throttle batch requests.jsonl -o answers.jsonl --rate 50/s
-  throttle batch requests.jsonl -o answers.jsonl --base-url https://api.example.com --header 'Authorization: Bearer env:KEY' \\
-      --rate 500/min --rate '200_000 tokens/min' --in-flight 16
-  throttle batch requests.jsonl --rate 50/s --dry-run
-  make-requests | throttle batch - -o answers.jsonl --skip-bad";
+Ctrl-C lets what is in flight end; a second one stops at once. Ends with 0 if all answers
+are 2xx, 1 if some are not, 2 if the command or the input is wrong, 130 if interrupted.
+
+";
 
 /// Sends a file of requests, each as soon as the limits allow, and writes what came of them
 #[derive(Debug, Args)]
-#[command(before_long_help = BEFORE, after_help = AFTER)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{FORMS}{EXAMPLES}"))]
 pub(crate) struct Batch {
     /// The requests: a file of JSON lines, or `-` for standard input
     input: PathBuf,
