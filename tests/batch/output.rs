@@ -54,7 +54,7 @@ async fn whatever_a_server_answers_is_written_as_a_line_of_json() {
     let lines = ["bytes", "html", "empty", "json", "cut", "head", "deep"];
     let mut input: Vec<_> = lines.map(|id| json!({"custom_id": id, "url": server.at(&format!("/{id}"))})).into();
     input.push(json!({"custom_id": "tls", "url": tls}));
-    desk.write("in", input.iter().map(|line| format!("{line}\n")).collect::<String>());
+    desk.write("in", input.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat());
     let answer = |path: &str, status, body: &[u8]| Answer::status(status).body(Body::bytes(body.to_vec())).on(path);
     let html = format!("<html>{}</html>", "x\n".repeat(1 << 19));
     let deep = [vec![b'['; 10_000], vec![b']'; 10_000]].concat();

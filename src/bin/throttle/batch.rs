@@ -5,24 +5,27 @@ use std::io::{Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use reqwest_throttle::header::HeaderMap;
-use reqwest_throttle::{Client, Quota, Url};
+use reqwest_throttle::{Client, Quota, Request, Url};
 
 use crate::failure::Failure;
 use crate::secret::Header;
 
+mod help;
 mod period;
 mod line;
 mod ids;
 mod room;
 mod input;
+mod outcome;
 mod record;
+mod kept;
 mod summary;
 mod forecast;
+mod mending;
 mod journal;
 mod spent;
 mod send;
@@ -30,6 +33,7 @@ mod progress;
 mod work;
 
 use forecast::{Costs, at_best, memory};
+use help::{EXAMPLES, FORMS};
 use ids::Ids;
 use input::{Reading, Source, Todo, Whole, add_costs};
 use journal::{Journal, Policy, Standing, look, own_ids};
@@ -47,42 +51,9 @@ const SOME_FAILED: u8 = 1;
 /// As a shell says it of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-const EXAMPLES: &str = "\
-Examples:
-  throttle batch requests.jsonl --rate 50/s --dry-run
-  throttle batch requests.jsonl -o answers.jsonl --rate 50/s
-  throttle batch requests.jsonl -o answers.jsonl --base-url https://api.example.com \\
-      --header 'Authorization: Bearer env:KEY' --rate 500/min --rate '200_000 tokens/min'
-  make-requests | throttle batch - -o answers.jsonl --skip-bad";
-
-const FORMS: &str = "\
-The input has a request in each line, in JSON:
-  custom_id  what its answer is known by; line-N unless said, by the number of its line
-  method     GET without a body and POST with one, unless said
-  url        whole, or what follows --base-url
-  headers    names with texts
-  body       an object or a list (sent as JSON, as it is written), or a text
-  cost       what it takes of other units than requests, as in {\"tokens\": 120}
-  priority   high, normal or low
-  flow       for whom it is: those of the same priority take turns
-A file is checked whole before anything is sent, standard input as it comes.
-
-The output has a line for each request: custom_id; request, a few bits of a hash of what
-was asked; response, with status_code, headers and body (JSON, else text, else base64 and
-body_encoding), or error, with code and message; attempts, waited_ms and took_ms.
-
-A later run goes on from the output: by the same command, what is answered is not sent
-again. What may end in another way (no answer, 408, 425, 429, 5xx) is done again, other
-failures only by --retry-failed. With --rate, what was sent lately is in OUTPUT.limits,
-so that a later run begins with what is left of its limits.
-
-Ctrl-C lets what is in flight end; a second one stops at once. Ends with 0 if all answers
-are 2xx, 1 if some are not, 2 if the command or the input is wrong, 130 if interrupted.
-
-";
-
 /// Sends a file of requests, each as soon as the limits allow, and writes what came of them
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags")]
 #[command(after_help = EXAMPLES, after_long_help = format!("{FORMS}{EXAMPLES}"))]
 pub(crate) struct Batch {
     /// The requests: a file of JSON lines, or `-` for standard input
@@ -161,12 +132,11 @@ impl Batch {
         if let Some(output) = &self.output {
             check_output(&self.input, output)?;
         }
-        let sent = Arc::default();
         // What is wrong with a setting is said before the input is read.
-        drop(self.client(&sent, None)?);
+        drop(self.client(|_| ())?);
         match &self.output {
-            Some(output) if !self.dry_run => self.send_all(output, &sent),
-            output => self.tell_what_is_to_be_done(output.as_deref()),
+            Some(output) if !self.dry_run => self.send_all(output),
+            output => self.tell_plan(output.as_deref()),
         }
     }
 
@@ -175,41 +145,30 @@ impl Batch {
         Reading { input, base: self.base_url.clone(), skips_bad: self.skip_bad }
     }
 
-    /// What to do with records of earlier runs, given what the check of a file has found.
-    fn policy(&self, whole: Option<&Whole>) -> Policy {
-        Policy { knows_all: whole.is_some(), retries_failed: self.retry_failed }
-    }
-
-    fn send_all(&self, output: &Path, sent: &Arc<AtomicU64>) -> Result<ExitCode, Failure> {
-        // The input is checked before an output is made; a stream is read after it is locked.
+    fn send_all(&self, output: &Path) -> Result<ExitCode, Failure> {
+        // The input is checked before an output is made, and the output is locked before it is read.
         let (reading, checked) = self.reading().checked()?;
         let mut journal = Journal::open(output)?;
-        let (mut ids, whole) = match checked {
-            Some((ids, whole)) => (ids, Some(whole)),
-            None => (own_ids(journal.path())?, None),
-        };
+        let (mut ids, whole) = known(checked, Some(journal.path()))?;
         let standing = journal.resume(&mut ids, self.policy(whole.as_ref()))?;
         let memory = self.rate.iter().map(memory).max();
         let spent = memory.map(|memory| Spent::open(journal.path(), memory)).transpose()?.map(Arc::new);
-        let client = self.client(sent, spent.clone())?;
-        let runtime = tokio::runtime::Runtime::new()
-            .map_err(|error| Failure::unfinished(format!("no runtime can be begun ({error}); end other programs")))?;
-        let within = runtime.enter();
-        spent.iter().try_for_each(|spent| spent.count(&client).map(|_| ()))?;
-        drop(within);
-        let most_body = usize::try_from(self.max_body).unwrap_or(usize::MAX) << 20;
+        let count = Arc::default();
+        let client = self.client(on_send(Arc::clone(&count), spent.clone()))?;
         let (doubled, whole) = whole.map(|whole| (whole.doubled, (whole.lines, whole.costs))).unzip();
         let pending = reading.pending(ids, doubled)?;
+        let most_body = usize::try_from(self.max_body).unwrap_or(usize::MAX) << 20;
         let terms = Terms { client, within: self.deadline, most_body, stop: Stop::default() };
         let (progress, quotas, is_ordered) = (Progress::new(self.progress), self.rate.clone(), self.ordered);
-        let sent = Arc::clone(sent);
-        let work = Work { terms, journal, standing, spent, progress, quotas, whole, sent, is_ordered };
-        let ended = runtime.block_on(work.run(pending))?;
-        runtime.shutdown_background();
-        self.end(ended)
+        let work = Work { terms, journal, standing, spent, progress, quotas, whole, count, is_ordered };
+        // One thread: requests go in the order of the input, and it is other people's servers that are waited for.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime
+            .map_err(|error| Failure::unfinished(format!("no runtime can be begun ({error}); end other programs")))?;
+        self.tell_end(runtime.block_on(work.run(pending))?)
     }
 
-    fn end(&self, Ended { summary, failure }: Ended) -> Result<ExitCode, Failure> {
+    fn tell_end(&self, Ended { summary, failure }: Ended) -> Result<ExitCode, Failure> {
         match self.summary {
             // Where nobody reads it any more there is nobody to tell.
             Form::Text => _ = writeln!(stderr(), "{summary}"),
@@ -226,7 +185,7 @@ impl Batch {
         }
     }
 
-    fn client(&self, sent: &Arc<AtomicU64>, spent: Option<Arc<Spent>>) -> Result<Client, Failure> {
+    fn client(&self, on_send: impl Fn(&Request) + Send + Sync + 'static) -> Result<Client, Failure> {
         let mut headers = HeaderMap::new();
         for header in &self.header {
             // Not read by clap, which would repeat what it cannot read.
@@ -234,46 +193,54 @@ impl Batch {
                 header.parse().map_err(|error| Failure::usage(format!("--header: {error}")))?;
             headers.append(name, value);
         }
-        let mut builder = Client::builder()
+        let builder = Client::builder()
             .max_in_flight(usize::try_from(self.in_flight).unwrap_or(usize::MAX))
             .max_wait(ANY_TIME)
             .max_attempts(usize::try_from(self.attempts).unwrap_or(usize::MAX))
             .timeout(self.timeout)
             .default_headers(headers)
-            .on_send(on_send(Arc::clone(sent), spent));
-        for quota in &self.rate {
-            builder = builder.limit(quota.clone());
-        }
+            .on_send(on_send);
+        let builder = self.rate.iter().fold(builder, |builder, quota| builder.limit(quota.clone()));
         builder.build().map_err(Failure::usage)
     }
 
-    fn tell_what_is_to_be_done(&self, output: Option<&Path>) -> Result<ExitCode, Failure> {
+    /// What to do with records of earlier runs, given what is known of the input.
+    fn policy(&self, whole: Option<&Whole>) -> Policy {
+        Policy { knows_all: whole.is_some(), retries_failed: self.retry_failed }
+    }
+
+    fn tell_plan(&self, output: Option<&Path>) -> Result<ExitCode, Failure> {
         let (reading, checked) = self.reading().checked()?;
-        let (mut ids, whole) = match checked {
-            Some((ids, whole)) => (ids, Some(whole)),
-            None => (output.map_or_else(|| Ok(Ids::new()), own_ids)?, None),
-        };
+        let (mut ids, whole) = known(checked, output)?;
         let policy = self.policy(whole.as_ref());
         let standing = output.map_or_else(|| Ok(Standing::default()), |path| look(path, &mut ids, policy))?;
-        let (bad, doubled) = whole.map_or((0, None), |whole| (whole.bad, Some(whole.doubled)));
-        let mut pending = reading.pending(ids, doubled)?;
-        let (mut requests, mut costs) = (0_u64, Costs::new());
+        let mut pending = reading.pending(ids, whole.map(|whole| whole.doubled))?;
+        let (mut requests, mut bad, mut costs) = (0_u64, 0_u64, Costs::new());
         while let Some((todo, _)) = pending.advance()? {
-            if let Todo::Request(line) = todo {
-                requests += 1;
-                add_costs(&mut costs, &line);
+            match todo {
+                Todo::Request(line) => {
+                    requests += 1;
+                    add_costs(&mut costs, &line);
+                }
+                Todo::Bad(..) => bad += 1,
             }
         }
-        let mut plan = format!("{requests} to be sent, {} answered already", standing.tally.total());
-        if bad > 0 {
-            plan += &format!(", {bad} cannot be sent");
-        }
-        match at_best(&self.rate, &costs) {
-            Some((time, quota)) => plan += &format!("; at best in {time:?}, by {quota}"),
-            None => plan += "; as fast as the servers answer: there is no --rate",
-        }
-        let _ = writeln!(stdout(), "{plan}");
+        let bad = if bad > 0 { format!(", {bad} cannot be sent") } else { String::new() };
+        let time = match at_best(&self.rate, &costs) {
+            Some((time, quota)) => format!("at best in {time:?}, by {quota}"),
+            None => "as fast as the servers answer: there is no --rate".to_owned(),
+        };
+        let _ = writeln!(stdout(), "{requests} to be sent, {} answered already{bad}; {time}", standing.tally.total());
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The ids of a file that was checked; of a stream, those that its output knows.
+fn known(checked: Option<(Ids, Whole)>, output: Option<&Path>) -> Result<(Ids, Option<Whole>), Failure> {
+    match (checked, output) {
+        (Some((ids, whole)), _) => Ok((ids, Some(whole))),
+        (None, Some(output)) => Ok((own_ids(output)?, None)),
+        (None, None) => Ok((Ids::new(), None)),
     }
 }
 

@@ -34,7 +34,17 @@ impl Source {
 
     fn open(&self) -> Result<Lines, Failure> {
         let from: Box<dyn Read + Send> = match self {
-            Self::File(path) => Box::new(File::open(path).map_err(|error| self.unread(&error))?),
+            Self::File(path) => {
+                let file = File::open(path).map_err(|error| self.unread(&error))?;
+                // What comes through a pipe can be read once only.
+                if !file.metadata().is_ok_and(|found| found.is_file()) {
+                    let name = self.name();
+                    return Err(Failure::usage(format!(
+                        "{name} is no ordinary file; name one, or pipe requests into `-`"
+                    )));
+                }
+                Box::new(file)
+            }
             Self::Stream => Box::new(io::stdin()),
         };
         Ok(Lines { from: BufReader::with_capacity(64 << 10, from), number: 0, bytes: Vec::new() })
@@ -85,8 +95,6 @@ pub(crate) struct Whole {
     pub(crate) doubled: HashSet<Id>,
     /// Lines that are not empty.
     pub(crate) lines: u64,
-    /// Of these, those that cannot be sent.
-    pub(crate) bad: u64,
     /// What all take together, by unit.
     pub(crate) costs: BTreeMap<String, u128>,
 }
@@ -100,7 +108,7 @@ impl Reading {
 
     /// Checks a file from its first line to its last.
     fn check(&self) -> Result<(Ids, Whole), Failure> {
-        let (mut ids, mut bad, mut costs) = (Ids::new(), 0, BTreeMap::new());
+        let (mut ids, mut costs) = (Ids::new(), BTreeMap::new());
         let (mut lines, mut count) = (self.input.open()?, 0);
         while lines.advance().map_err(|error| self.input.unread(&error))? {
             count += 1;
@@ -109,17 +117,15 @@ impl Reading {
                     ids.add(ids.hash(&line.id), line.print);
                     add_costs(&mut costs, &line);
                 }
-                Err(_) if self.skips_bad => bad += 1,
+                Err(_) if self.skips_bad => {}
                 Err(reason) => return Err(self.bad(lines.number, &reason)),
             }
         }
-        let all = ids.len();
         let doubled = ids.sort();
         if !doubled.is_empty() && !self.skips_bad {
             return Err(self.first_doubled(&ids, &doubled)?);
         }
-        bad += (all - ids.len()) as u64;
-        Ok((ids, Whole { doubled, lines: count, bad, costs }))
+        Ok((ids, Whole { doubled, lines: count, costs }))
     }
 
     fn bad(&self, number: u64, reason: &str) -> Failure {

@@ -4,13 +4,16 @@
 //! mended, and what is to be done again is taken out, before anything is appended: no id ever stands twice.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use fs4::{FileExt, TryLockError};
 
 use super::ids::Ids;
-use super::record::{BEGINNING, Kept, Outcome};
+use super::kept::Kept;
+use super::mending::{End, Looking, Mending, Sink, beside};
+use super::outcome::Outcome;
+use super::record::BEGINNING;
 use super::summary::Tally;
 use crate::failure::Failure;
 
@@ -22,8 +25,8 @@ const MOST_TRIES: usize = 5;
 pub(crate) struct Journal {
     path: PathBuf,
     file: File,
-    /// The one that was there before it was mended: another run may wait for its lock.
-    _replaced: Option<File>,
+    /// The one that was there before it was mended, locked still: another run may have opened it.
+    replaced: Option<File>,
     /// How long it is, of whole lines.
     length: u64,
 }
@@ -48,14 +51,15 @@ impl Journal {
     /// Opens an output, or makes one, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         // A link is followed here, so that mending replaces the file and not the link.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let path =
+            if path.is_symlink() { fs::canonicalize(path).ok() } else { None }.unwrap_or_else(|| path.to_owned());
         check_kind(&path)?;
         for _ in 0..MOST_TRIES {
             let options = OpenOptions::new().read(true).append(true).create(true).open(&path);
             let file = options.map_err(|error| unwritable(&path, &error))?;
             lock(&file, &path)?;
             if is_at(&file, &path) {
-                return Ok(Self { path, file, _replaced: None, length: 0 });
+                return Ok(Self { path, file, replaced: None, length: 0 });
             }
         }
         Err(in_use(&path))
@@ -69,13 +73,13 @@ impl Journal {
     /// Reads what earlier runs have left, marks what is answered, and mends the rest.
     pub(crate) fn resume(&mut self, ids: &mut Ids, policy: Policy) -> Result<Standing, Failure> {
         let broken = |error: io::Error| unwritable(&self.path, &error);
-        let mut mending = Mending { path: &self.path, from: &self.file, copy: None };
+        let mut mending = Mending::new(&self.path, &self.file);
         let (standing, end) = read(&self.file, &self.path, ids, policy, &mut mending)?;
-        let mended = mending.finish(end).map_err(broken)?;
+        let mended = mending.finish(&end).map_err(broken)?;
         if let Some(mended) = mended {
             lock(&mended, &self.path)?;
             fs::rename(beside(&self.path), &self.path).map_err(broken)?;
-            self._replaced = Some(std::mem::replace(&mut self.file, mended));
+            self.replaced = Some(std::mem::replace(&mut self.file, mended));
         }
         self.length = self.file.metadata().map_err(broken)?.len();
         Ok(standing)
@@ -121,36 +125,6 @@ pub(crate) fn own_ids(path: &Path) -> Result<Ids, Failure> {
     }
     ids.sort();
     Ok(ids)
-}
-
-/// Where records go while an output is read.
-trait Sink {
-    /// This line stays. It began at this byte.
-    fn keep(&mut self, line: &[u8]) -> io::Result<()>;
-    /// A line does not stay that began there.
-    fn leave_out(&mut self, at: u64) -> io::Result<()>;
-}
-
-/// Nothing is changed.
-struct Looking;
-
-impl Sink for Looking {
-    fn keep(&mut self, _: &[u8]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn leave_out(&mut self, _: u64) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// How the last line ended.
-enum End {
-    Whole,
-    /// Without its new line.
-    Open,
-    /// It is torn, and began there.
-    Torn(u64),
 }
 
 fn read(
@@ -216,69 +190,6 @@ fn stays(kept: &Kept, ids: &mut Ids, policy: Policy, path: &Path) -> Result<bool
 fn is_torn(line: &[u8]) -> bool {
     let both = line.len().min(BEGINNING.len());
     line[..both] == BEGINNING[..both]
-}
-
-/// What takes the place of an output: as much of it as stays.
-struct Mending<'a> {
-    path: &'a Path,
-    from: &'a File,
-    /// Only from the first line on that does not stay.
-    copy: Option<BufWriter<File>>,
-}
-
-impl Sink for Mending<'_> {
-    fn keep(&mut self, line: &[u8]) -> io::Result<()> {
-        self.copy.as_mut().map_or(Ok(()), |copy| copy.write_all(line))
-    }
-
-    fn leave_out(&mut self, at: u64) -> io::Result<()> {
-        if self.copy.is_none() {
-            self.copy = Some(self.begin(at)?);
-        }
-        Ok(())
-    }
-}
-
-impl Mending<'_> {
-    fn begin(&self, up_to: u64) -> io::Result<BufWriter<File>> {
-        let path = beside(self.path);
-        // One that an earlier run has left.
-        let _ = fs::remove_file(&path);
-        let copy = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
-        copy.set_permissions(self.from.metadata()?.permissions())?;
-        let mut copy = BufWriter::new(copy);
-        // By a handle of its own: the other's place is where the reading goes on.
-        io::copy(&mut File::open(self.path)?.take(up_to), &mut copy)?;
-        Ok(copy)
-    }
-
-    /// What takes the output's place, if it cannot be mended where it is.
-    fn finish(self, end: End) -> io::Result<Option<File>> {
-        let Some(copy) = self.copy else {
-            mend(self.from, &end)?;
-            return Ok(None);
-        };
-        let copy = copy.into_inner().map_err(io::IntoInnerError::into_error)?;
-        if matches!(end, End::Open) {
-            mend(&copy, &end)?;
-        }
-        copy.sync_all()?;
-        Ok(Some(copy))
-    }
-}
-
-fn mend(mut file: &File, end: &End) -> io::Result<()> {
-    match end {
-        End::Whole => Ok(()),
-        End::Open => file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(b"\n")),
-        End::Torn(at) => file.set_len(*at),
-    }
-}
-
-fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".mending");
-    name.into()
 }
 
 /// A stream cannot be read again.

@@ -103,7 +103,7 @@ fn fields(bytes: &[u8]) -> Result<Fields<'_>, String> {
     if !text.trim_start().starts_with('{') {
         return Err("it is no JSON object; write each request as `{…}` in one line".into());
     }
-    serde_json::from_str(text).map_err(|error| {
+    serde_json::from_str(text.trim_end()).map_err(|error| {
         let what = error.to_string();
         let what = what.split(" at line ").next().unwrap_or_default();
         format!(

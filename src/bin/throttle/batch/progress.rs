@@ -60,7 +60,7 @@ impl Progress {
             (When::Always, false) => Way::Lines,
             _ => Way::Bar(bar()),
         };
-        Self { way, lately: VecDeque::new() }
+        Self { way, lately: [(Instant::now(), 0)].into() }
     }
 
     /// How often there is something to tell; rarely, if there is nobody.
@@ -94,7 +94,8 @@ impl Progress {
         let ((first, before), (last, sent)) = (self.lately.front()?, self.lately.back()?);
         let seconds = last.duration_since(*first).as_secs_f64();
         let more = u32::try_from(sent.saturating_sub(*before)).unwrap_or(u32::MAX);
-        (seconds > 0.0).then(|| f64::from(more) / seconds)
+        // The first go at once, which is no rate.
+        (seconds > 0.5).then(|| f64::from(more) / seconds)
     }
 
     /// Leaves the terminal as it was.

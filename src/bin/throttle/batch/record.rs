@@ -12,37 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::line::Print;
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Answered with a 2xx.
-    Done,
-    /// It may end in another way when it is sent again.
-    Transient,
-    /// It would end in the same way again.
-    Permanent,
-}
-
-impl Outcome {
-    fn of_status(status: u16) -> Self {
-        match status {
-            200..=299 => Self::Done,
-            408 | 425 | 429 | 500..=599 => Self::Transient,
-            _ => Self::Permanent,
-        }
-    }
-
-    fn of_error(code: &str) -> Self {
-        match code {
-            BAD_LINE | "bad_request" | "body_too_large" | "cost_exceeds_quota" | "redirect" => Self::Permanent,
-            _ => Self::Transient,
-        }
-    }
-}
-
-/// The code of a line of the input that was skipped.
-const BAD_LINE: &str = "bad_line";
+use super::outcome::{BAD_LINE, Kind};
 
 /// What came of sending a request.
 #[derive(Debug)]
@@ -132,8 +102,8 @@ impl Record {
         match &self.came {
             Came::Answer { body, .. } if body.is_empty() => self.written(RawValue::NULL, None),
             Came::Answer { body, .. } => match std::str::from_utf8(body) {
-                Ok(text) => self.written(&*to_raw_value(text)?, None),
-                Err(_) => self.written(&*to_raw_value(&STANDARD.encode(body))?, Some("base64")),
+                Ok(text) => self.written(&to_raw_value(text)?, None),
+                Err(_) => self.written(&to_raw_value(&STANDARD.encode(body))?, Some("base64")),
             },
             Came::Error(_) => self.written(RawValue::NULL, None),
         }
@@ -220,62 +190,6 @@ impl<'de> Visitor<'de> for Readable {
     }
 }
 
-/// What is counted in a summary.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Status(u16),
-    Error(String),
-}
-
-impl Kind {
-    pub(crate) fn outcome(&self) -> Outcome {
-        match self {
-            Self::Status(status) => Outcome::of_status(*status),
-            Self::Error(code) => Outcome::of_error(code),
-        }
-    }
-}
-
-/// A record of an earlier run, as far as it matters.
-#[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) id: Option<String>,
-    pub(crate) print: Print,
-    pub(crate) kind: Kind,
-}
-
-#[derive(Deserialize)]
-struct Found {
-    custom_id: Option<String>,
-    request: Option<String>,
-    response: Option<FoundResponse>,
-    error: Option<FoundError>,
-}
-
-#[derive(Deserialize)]
-struct FoundResponse {
-    status_code: u16,
-}
-
-#[derive(Deserialize)]
-struct FoundError {
-    code: String,
-}
-
-impl Kept {
-    /// Reads a line of the output; `None` if it is none.
-    pub(crate) fn read(line: &[u8]) -> Option<Self> {
-        let found: Found = serde_json::from_slice(line).ok()?;
-        let kind = match (found.response, found.error) {
-            (Some(response), None) => Kind::Status(response.status_code),
-            (None, Some(error)) => Kind::Error(error.code),
-            _ => return None,
-        };
-        let print = found.request.and_then(|print| u32::from_str_radix(&print, 16).ok());
-        Some(Self { id: found.custom_id, print: Print(print.unwrap_or_default()), kind })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,7 +200,6 @@ mod tests {
         let record = Record { id: Some("a".into()), print: Print(7), came, attempts: 1, waited: none, took: none };
         let line = record.line().unwrap();
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-        assert_eq!(Kept::read(&line).map(|kept| (kept.id, kept.print)), Some((Some("a".into()), Print(7))));
         assert!(line.starts_with(BEGINNING));
         serde_json::from_slice(&line).unwrap()
     }

@@ -47,9 +47,9 @@ tokio::task_local! {
 }
 
 /// What a client is to do with each request that leaves: count it, and write it down for a later run.
-pub(crate) fn on_send(sent: Arc<AtomicU64>, spent: Option<Arc<Spent>>) -> impl Fn(&Request) + Send + Sync {
+pub(crate) fn on_send(count: Arc<AtomicU64>, spent: Option<Arc<Spent>>) -> impl Fn(&Request) + Send + Sync {
     move |request| {
-        sent.fetch_add(1, Relaxed);
+        count.fetch_add(1, Relaxed);
         // The task that sends is always one of ours.
         let _ = SENDING.try_with(|sending| {
             if let Some(spent) = &spent {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use reqwest_throttle::{Client, Error, Request};
+use reqwest_throttle::{Client, Request};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -52,19 +52,19 @@ impl Spent {
         Ok(Self { path, memory, state: Mutex::new(State { file, oldest, broken: None }) })
     }
 
-    /// Counts at a client's limits what was sent lately. Answers how many.
-    pub(crate) fn count(&self, client: &Client) -> Result<u64, Failure> {
+    /// Counts at a client's limits what was sent lately.
+    pub(crate) fn count(&self, client: &Client) -> Result<(), Failure> {
         let now = now();
-        let count = |sent: &Sent| -> Result<(), Error> {
+        let count = |sent: &Sent| {
             let request = client.get(&sent.to);
             let request =
                 sent.costs.iter().fold(request, |request, (unit, amount)| request.cost(unit.as_str(), *amount));
-            // A clock that was set back makes the past the future: then it was just now.
-            request.count_as_sent(Duration::from_millis(now.saturating_sub(sent.at)))
+            // A clock that was set back makes the past the future: then it was just now. What is no address was not written
+            // by us.
+            let _ = request.count_as_sent(Duration::from_millis(now.saturating_sub(sent.at)));
+            Ok(())
         };
-        // What is no address was not written by us.
-        let young = young(&self.path, self.memory, |sent| Ok(drop(count(sent))));
-        young.map_err(|error| unwritable(&self.path, &error))
+        young(&self.path, self.memory, count).map_err(|error| unwritable(&self.path, &error))
     }
 
     /// Writes down that a request leaves.
@@ -102,22 +102,20 @@ impl Spent {
     }
 }
 
-/// Does something with each that was sent lately, in order; answers how many there were. A line that is torn is none.
-fn young(path: &Path, memory: Duration, mut act: impl FnMut(&Sent) -> io::Result<()>) -> io::Result<u64> {
+/// Does something with each that was sent lately, in order. A line that is torn is none.
+fn young(path: &Path, memory: Duration, mut act: impl FnMut(&Sent) -> io::Result<()>) -> io::Result<()> {
     let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         file => file?,
     };
-    let (now, mut count) = (now(), 0);
+    let now = now();
+    let is_young = |sent: &Sent| u128::from(now.saturating_sub(sent.at)) <= memory.as_millis();
     for line in BufReader::new(file).split(b'\n') {
-        let sent = serde_json::from_slice::<Sent>(&line?).ok();
-        let is_young = |sent: &Sent| u128::from(now.saturating_sub(sent.at)) <= memory.as_millis();
-        if let Some(sent) = sent.filter(is_young) {
+        if let Some(sent) = serde_json::from_slice(&line?).ok().filter(is_young) {
             act(&sent)?;
-            count += 1;
         }
     }
-    Ok(count)
+    Ok(())
 }
 
 /// The file with what was sent lately and nothing else, and when the oldest of that was.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::record::{Kind, Outcome};
+use super::outcome::{Kind, Outcome};
 
 /// What the records of an output say, by kind.
 #[derive(Clone, Debug, Default)]

@@ -14,8 +14,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::forecast::{Costs, at_best};
 use super::input::{Pending, Todo};
 use super::journal::{Journal, Standing};
+use super::outcome::Kind;
 use super::progress::{Progress, View};
-use super::record::{Kind, Record};
+use super::record::Record;
+
 use super::room::{Place, Room};
 use super::send::Terms;
 use super::spent::Spent;
@@ -36,7 +38,7 @@ pub(crate) struct Work {
     /// How many requests there are in all, and what they take; of a stream it is not known.
     pub(crate) whole: Option<(u64, Costs)>,
     /// How many have left us.
-    pub(crate) sent: Arc<AtomicU64>,
+    pub(crate) count: Arc<AtomicU64>,
     pub(crate) is_ordered: bool,
 }
 
@@ -82,6 +84,9 @@ struct Run {
 
 impl Work {
     pub(crate) async fn run(self, pending: Pending) -> Result<Ended, Failure> {
+        if let Some(spent) = &self.spent {
+            spent.count(&self.terms.client)?;
+        }
         let (mut todo, mut stops) = (read_ahead(pending)?, stops());
         let mut run = Run::new(self);
         let mut ticks = interval(run.work.progress.every());
@@ -206,7 +211,7 @@ impl Run {
         let view = View {
             done: self.work.standing.tally.total(),
             total: self.work.whole.as_ref().map(|(total, _)| *total),
-            sent: self.work.sent.load(Relaxed),
+            sent: self.work.count.load(Relaxed),
             allowed: self.work.quotas.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
             in_flight: whole.map(|gate| gate.in_flight).sum(),
             waiting: lanes().next().map(|first| format!("{waiting}: {}", first.why)),
@@ -235,7 +240,7 @@ impl Run {
         self.work.progress.end();
         let summary = Summary {
             kept: self.kept,
-            sent: self.work.sent.load(Relaxed),
+            sent: self.work.count.load(Relaxed),
             refused: self.refused,
             left: self.left(),
             took: self.begun.elapsed(),
