@@ -108,6 +108,8 @@ async fn an_output_that_belongs_to_something_else_is_left_as_it_is() {
         ("my notes", "line 1 of out was not written by `throttle batch`; name another file by -o"),
         ("{}\n", "line 1 of out was not written by"),
         ("[1]\n\n", "line 1 of out was not written by"),
+        ("{\"response\":{\"status_code\":200}}\n", "line 1 of out was not written by"),
+        ("{\"custom_id\":null,\"response\":{\"status_code\":200}}\n", "line 1 of out was not written by"),
         (record, "out has an answer to `7`, which the input does not have; it belongs to another input"),
         (other, "out has an answer to `1`, which asks for something else in this input; it belongs to another input"),
     ] {

@@ -36,7 +36,7 @@ use forecast::{Costs, at_best, memory};
 use help::{EXAMPLES, FORMS};
 use ids::Ids;
 use input::{Reading, Source, Todo, Whole, add_costs};
-use journal::{Journal, Policy, Standing, look, own_ids};
+use journal::{Journal, Policy, Standing, look, look_for_ids};
 use progress::{Progress, When};
 use send::{Stop, Terms, on_send};
 use spent::Spent;
@@ -149,9 +149,12 @@ impl Batch {
         // The input is checked before an output is made, and the output is locked before it is read.
         let (reading, checked) = self.reading().checked()?;
         let mut journal = Journal::open(output)?;
-        let (mut ids, whole) = known(checked, Some(journal.path()))?;
+        let (mut ids, whole) = match checked {
+            Some((ids, whole)) => (ids, Some(whole)),
+            None => (journal.own_ids()?, None),
+        };
         let standing = journal.resume(&mut ids, self.policy(whole.as_ref()))?;
-        let memory = self.rate.iter().map(memory).max();
+        let memory = self.rate.iter().map(memory).max().filter(|memory| !memory.is_zero());
         let spent = memory.map(|memory| Spent::open(journal.path(), memory)).transpose()?.map(Arc::new);
         let count = Arc::default();
         let client = self.client(on_send(Arc::clone(&count), spent.clone()))?;
@@ -165,7 +168,10 @@ impl Batch {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime
             .map_err(|error| Failure::unfinished(format!("no runtime can be begun ({error}); end other programs")))?;
-        self.tell_end(runtime.block_on(work.run(pending))?)
+        let ended = runtime.block_on(work.run(pending));
+        // Not waiting for names that are being looked up.
+        runtime.shutdown_background();
+        self.tell_end(ended?)
     }
 
     fn tell_end(&self, Ended { summary, failure }: Ended) -> Result<ExitCode, Failure> {
@@ -211,7 +217,10 @@ impl Batch {
 
     fn tell_plan(&self, output: Option<&Path>) -> Result<ExitCode, Failure> {
         let (reading, checked) = self.reading().checked()?;
-        let (mut ids, whole) = known(checked, output)?;
+        let (mut ids, whole) = match checked {
+            Some((ids, whole)) => (ids, Some(whole)),
+            None => (output.map_or_else(|| Ok(Ids::new()), look_for_ids)?, None),
+        };
         let policy = self.policy(whole.as_ref());
         let standing = output.map_or_else(|| Ok(Standing::default()), |path| look(path, &mut ids, policy))?;
         let mut pending = reading.pending(ids, whole.map(|whole| whole.doubled))?;
@@ -232,15 +241,6 @@ impl Batch {
         };
         let _ = writeln!(stdout(), "{requests} to be sent, {} answered already{bad}; {time}", standing.tally.total());
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// The ids of a file that was checked; of a stream, those that its output knows.
-fn known(checked: Option<(Ids, Whole)>, output: Option<&Path>) -> Result<(Ids, Option<Whole>), Failure> {
-    match (checked, output) {
-        (Some((ids, whole)), _) => Ok((ids, Some(whole))),
-        (None, Some(output)) => Ok((own_ids(output)?, None)),
-        (None, None) => Ok((Ids::new(), None)),
     }
 }
 

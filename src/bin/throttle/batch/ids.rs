@@ -10,7 +10,7 @@ use super::line::Print;
 /// Stands for a `custom_id`.
 pub(crate) type Id = [u8; 16];
 
-/// Twenty-two bytes for each line.
+/// Twenty-one bytes for each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     id: Id,

@@ -70,6 +70,11 @@ impl Journal {
         &self.path
     }
 
+    /// The ids of its records: all that are known, where the input is a stream.
+    pub(crate) fn own_ids(&self) -> Result<Ids, Failure> {
+        own_ids(&self.file, &self.path)
+    }
+
     /// Reads what earlier runs have left, marks what is answered, and mends the rest.
     pub(crate) fn resume(&mut self, ids: &mut Ids, policy: Policy) -> Result<Standing, Failure> {
         let broken = |error: io::Error| unwritable(&self.path, &error);
@@ -111,17 +116,21 @@ pub(crate) fn look(path: &Path, ids: &mut Ids, policy: Policy) -> Result<Standin
     Ok(read(&file, path, ids, policy, &mut Looking)?.0)
 }
 
-/// The ids of an output's own records are those that are known, where the input is a stream.
-pub(crate) fn own_ids(path: &Path) -> Result<Ids, Failure> {
-    let mut ids = Ids::new();
-    if let Ok(file) = File::open(path) {
-        let (mut lines, mut line) = (BufReader::new(file), Vec::new());
-        while lines.read_until(b'\n', &mut line).map_err(|error| unwritable(path, &error))? > 0 {
-            if let Some(Kept { id: Some(id), print, .. }) = Kept::read(&line) {
-                ids.add(ids.hash(&id), print);
-            }
-            line.clear();
+/// The same of [`Journal::own_ids`].
+pub(crate) fn look_for_ids(path: &Path) -> Result<Ids, Failure> {
+    match File::open(path) {
+        Ok(file) => own_ids(&file, path),
+        Err(_) => Ok(Ids::new()),
+    }
+}
+
+fn own_ids(file: &File, path: &Path) -> Result<Ids, Failure> {
+    let (mut ids, mut lines, mut line) = (Ids::new(), BufReader::new(file), Vec::new());
+    while lines.read_until(b'\n', &mut line).map_err(|error| unwritable(path, &error))? > 0 {
+        if let Some(Kept { id: Some(id), print, .. }) = Kept::read(&line) {
+            ids.add(ids.hash(&id), print);
         }
+        line.clear();
     }
     ids.sort();
     Ok(ids)

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::line::Print;
-use super::outcome::Kind;
+use super::outcome::{BAD_LINE, Kind};
 
 /// A record of an earlier run, as far as it matters.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct Kept {
 
 #[derive(Deserialize)]
 struct Found {
+    // Nothing may stand there, but it has to be said.
+    #[serde(deserialize_with = "Option::deserialize")]
     custom_id: Option<String>,
     request: Option<String>,
     response: Option<FoundResponse>,
@@ -40,6 +42,9 @@ impl Kept {
             (None, Some(error)) => Kind::Error(error.code),
             _ => return None,
         };
+        if found.custom_id.is_none() && kind != Kind::Error(BAD_LINE.to_owned()) {
+            return None;
+        }
         let print = found.request.and_then(|print| u32::from_str_radix(&print, 16).ok());
         Some(Self { id: found.custom_id, print: Print(print.unwrap_or_default()), kind })
     }

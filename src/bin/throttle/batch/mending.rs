@@ -67,8 +67,12 @@ impl<'a> Mending<'a> {
         let copy = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
         copy.set_permissions(self.from.metadata()?.permissions())?;
         let mut copy = BufWriter::new(copy);
-        // By a handle of its own: the other's place is where the reading goes on.
-        io::copy(&mut File::open(self.path)?.take(up_to), &mut copy)?;
+        // By the handle that holds the lock; the reading goes on where it was.
+        let mut from = self.from;
+        let place = from.stream_position()?;
+        from.rewind()?;
+        io::copy(&mut from.take(up_to), &mut copy)?;
+        from.seek(SeekFrom::Start(place))?;
         Ok(copy)
     }
 
