@@ -10,10 +10,11 @@
 //! no faster: *hold at the slower gate, take the next unit at the faster*. No instant is stored for a hold, so nothing
 //! has to be reckoned anew when a gate pauses, a slot hangs or limits change; what changes at a gate is looked at there.
 
+use crate::backoff;
 use crate::cost::{Cost, Costs, Unit};
 use crate::limits::Limits;
 use crate::refused::{Reason, Refused};
-use crate::time::Time;
+use crate::time::{Time, nanos};
 use crate::wait::Wait;
 
 mod bucket;
@@ -289,10 +290,38 @@ impl Admission {
         self.state.work();
     }
 
+    /// The same at the gate of a name, which the request did not pass, for nobody knew that it had to. It is made for that,
+    /// unless there are too many.
+    pub(crate) fn report_of_another(&mut self, name: &GateName, reports: &[Report], now: Time) {
+        self.state.advance(now);
+        if let Some(gate) = self.state.gates.find_or_make(name, self.state.due) {
+            self.state.gates[gate].report_of_another(reports, self.state.now);
+            self.state.changed(gate);
+        }
+        self.state.work();
+    }
+
+    /// What was learned of answers at the gate of a name was not about everybody who passes there.
+    pub(crate) fn unlearn(&mut self, name: &GateName, now: Time) {
+        self.state.advance(now);
+        if let Some(gate) = self.state.gates.find(name) {
+            self.state.gates[gate].unlearn();
+            self.state.sweep_lanes(gate);
+            self.state.changed(gate);
+        }
+        self.state.work();
+    }
+
     /// The server refused the request because of traffic at one of its gates, by its place among them: nobody passes that
     /// one for a while.
     pub(crate) fn refused(&mut self, grant: &Grant, place: usize, wait: Wait, now: Time) {
         self.in_vain(grant, place, now, |gate, taken, now| gate.refused(taken, wait, now));
+    }
+
+    /// The same at the gate of a name that the request did not pass, for nobody knew that it had to.
+    pub(crate) fn refused_by_another(&mut self, grant: &Grant, name: &GateName, wait: Wait, now: Time) {
+        self.in_vain(grant, usize::MAX, now, |_, _, _| {});
+        self.pause(name, now.plus(nanos(backoff::pause(wait, 0))), now);
     }
 
     /// The server could not do what was asked, or did not answer: its gate lets go less for a while, and nobody before a wait

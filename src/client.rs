@@ -269,7 +269,8 @@ impl ClientBuilder {
         let numbers = numbers.flat_map(|(rule, (keys, _))| keys.iter().map(move |key| (key.clone(), rule)));
         let rules = Rules::new(numbers.collect(), self.whole.is_some().then(|| Key::new("")));
         let careful = if self.careful { Limits::new().in_flight(CAREFUL) } else { Limits::new() };
-        let limits = [self.each_host.with(careful), self.whole.unwrap_or_default(), self.each_key];
+        let learned = Limits::new();
+        let limits = [self.each_host.with(careful), self.whole.unwrap_or_default(), self.each_key, learned];
         let limits = limits.into_iter().chain(self.hosts.into_iter().map(|(_, limits)| limits));
         let limiter = self.limiter.rules(limits).build()?;
         let (http, redirects) = match self.http {

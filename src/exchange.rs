@@ -15,14 +15,14 @@ use crate::backoff::{self, Backoff};
 use crate::body::Peeked;
 use crate::context::Context;
 use crate::cost::Unit;
-use crate::counting::Rules;
+use crate::counting::{About, Course, Rules};
 use crate::error::Stop;
 use crate::key::Key;
 use crate::limiter::Limiter;
 use crate::permit::Permit;
 use crate::refused::{Reason, Refused};
 use crate::retry_budget::RetryBudget;
-use crate::signal::{Scope, Signal, StatedLimit};
+use crate::signal::{Signal, StatedLimit};
 use crate::time::Time;
 use crate::trip::Trip;
 use crate::unread::{UNREAD_FOR, Unread};
@@ -161,10 +161,11 @@ impl Exchange {
         key: Option<&Key>,
         trip: &mut Trip<W::Response>,
     ) -> Result<Next<W>, W::Error> {
-        let limiter = self.rules.limiter(&self.limiter, request.host(), key);
+        let course = self.rules.course(&self.limiter, &request, key);
+        let limiter = &course.limiter;
         // What comes too late anyway is not sent.
         let late = || Err(Refused::new(Reason::Deadline, limiter.key_name()).into());
-        let passed = if trip.is_late() { late() } else { self.pass(&limiter, wire, trip).await };
+        let passed = if trip.is_late() { late() } else { self.pass(limiter, wire, trip).await };
         let permit = match passed {
             Ok(permit) => permit,
             Err(Unsent::Wire(error)) => return Err(error),
@@ -176,7 +177,7 @@ impl Exchange {
         trip.sets_out(&permit);
         let copy = wire.copy(&request);
         match trip.unless_stopped(wire.send(request)).await {
-            Ok(Ok(answer)) => self.after_answer(wire.follows(), answer, permit, copy, trip).await,
+            Ok(Ok(answer)) => self.after_answer(wire.follows(), answer, permit, copy, &course, trip).await,
             Ok(Err(error)) => self.after_error(wire.follows(), error, permit, copy, trip).await,
             Err(stop) => Err(W::stopped(stop, copy.request.as_ref())),
         }
@@ -242,7 +243,7 @@ impl Exchange {
             permit.give_back();
         } else {
             if is_silence {
-                permit.heard(Reply::Failed(None), &[]);
+                permit.heard(Reply::Failed(None));
             }
             drop(permit);
         }
@@ -263,10 +264,11 @@ impl Exchange {
         answer: W::Response,
         permit: Permit,
         copy: Copy<W::Request>,
+        course: &Course,
         trip: &mut Trip<W::Response>,
     ) -> Result<Next<W>, W::Error> {
         let head = Signal::read(answer.status(), answer.headers(), &[], since_1970());
-        let reading = Reading { permit: Some(permit), head: verdict::reply(&head, fastrand::u32(..)) };
+        let reading = Reading { exchange: self, course, permit: Some(permit), head: head.clone() };
         let Some((answer, signal)) = look_into(answer, head, trip).await else {
             return Err(W::stopped(Stop::Cancelled, copy.request.as_ref()));
         };
@@ -280,8 +282,7 @@ impl Exchange {
             self.shut(elsewhere, reply);
             return Ok(Next::Done(Ended::Last { answer, permit, copy, signal }));
         }
-        permit.heard(reply, &self.reports(&signal));
-        let shut = if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for() };
+        let shut = self.hear(&mut permit, course, reply, &signal);
         // Only this status proves that nothing was done.
         let proves = signal.throttled && answer.status() == StatusCode::TOO_MANY_REQUESTS;
         let copy = Copy { is_whole: copy.is_whole && (proves || !signal.throttled || copy.is_idempotent), ..copy };
@@ -307,16 +308,13 @@ impl Exchange {
         Ok(Next::Send(again))
     }
 
-    /// What it says is left of limits that hold for all of the host.
-    fn reports(&self, signal: &Signal) -> Vec<Report> {
-        let concerns = |limit: &&StatedLimit| match &signal.scope {
-            // A policy by name; not a bucket of some route that the limit is in.
-            Some(Scope::Bucket(name)) => *name == limit.name,
-            Some(Scope::Route) => false,
-            _ => true,
-        };
-        let stated = signal.limits.iter().filter(|_| self.heeds_reports).filter(concerns).take(MOST_REPORTS);
-        stated.filter_map(|limit| report(limit, signal)).collect()
+    /// Tells the gate that an answer is about what it says. Answers for how long nobody passes now.
+    fn hear(&self, permit: &mut Permit, course: &Course, reply: Reply, signal: &Signal) -> Duration {
+        let About { refusal, limits } = self.rules.learn(course, signal);
+        let limits = limits.into_iter().filter(|_| self.heeds_reports);
+        let reports: Vec<_> = limits.map(|(gate, limits)| (gate, reports(&limits, signal))).collect();
+        permit.heard_about(reply, &refusal, &reports);
+        if reply == Reply::Taken { Duration::ZERO } else { permit.shut_for(&refusal) }
     }
 
     /// Nobody goes to a host for a while that was asked by way of another one.
@@ -357,21 +355,24 @@ impl Exchange {
 }
 
 /// A permit while its answer is looked into. Whoever stops that meanwhile, the others hear what the head says.
-struct Reading {
+struct Reading<'a> {
+    exchange: &'a Exchange,
+    course: &'a Course,
     permit: Option<Permit>,
-    head: Reply,
+    head: Signal,
 }
 
-impl Reading {
+impl Reading<'_> {
     fn done(mut self) -> Option<Permit> {
         self.permit.take()
     }
 }
 
-impl Drop for Reading {
+impl Drop for Reading<'_> {
     fn drop(&mut self) {
         if let Some(permit) = &mut self.permit {
-            permit.heard(self.head, &[]);
+            let reply = verdict::reply(&self.head, fastrand::u32(..));
+            self.exchange.hear(permit, self.course, reply, &self.head);
         }
     }
 }
@@ -399,11 +400,19 @@ fn had<W: Wire>(answer: Option<W::Response>, refused: Refused) -> Result<Ended<W
     }
 }
 
-/// What one limit says to those who come next; nothing, if it does not say what is left.
-fn report(limit: &StatedLimit, signal: &Signal) -> Option<Report> {
+/// What limits say to those who come next.
+fn reports(limits: &[StatedLimit], signal: &Signal) -> Vec<Report> {
+    let same = |limit: &StatedLimit| limits.iter().filter(|other| other.name == limit.name).count() > 1;
+    limits.iter().take(MOST_REPORTS).filter_map(|limit| report(limit, same(limit), signal)).collect()
+}
+
+/// What one limit says; nothing, if it does not say what is left. Of several by one name each is told by its time.
+fn report(limit: &StatedLimit, by_window: bool, signal: &Signal) -> Option<Report> {
     let unit = if limit.name.contains("token") { Unit::TOKENS } else { Unit::REQUESTS };
+    let window = limit.window.filter(|_| by_window);
+    let name = window.map_or_else(|| Arc::from(&*limit.name), |window| format!("{} in {window:?}", limit.name).into());
     Some(Report {
-        name: Arc::from(&*limit.name),
+        name,
         unit,
         left: whole(limit.remaining?),
         most: limit.limit.map(whole),

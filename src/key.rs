@@ -22,17 +22,45 @@ impl Key {
         port.map_or_else(|| Self::new(host), |port| Self::new(&format!("{host}:{port}")))
     }
 
-    /// A credential, of which only a keyed hash is kept (SipHash-2-4, 128 bits): without `hash_key` a guess cannot be
-    /// tried out. Whoever shares limits over processes uses the same one in all of them.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for limits that are counted by credential"))]
-    pub(crate) fn secret(name: &str, secret: &[u8], hash_key: &[u8; 16]) -> Self {
-        let mut hasher = SipHasher24::new_with_key(hash_key);
-        hasher.write(secret);
-        Self::new(&format!("{name}#{:032x}", hasher.finish128().as_u128()))
+    /// What is counted by a credential of a host, or by its being asked without one.
+    pub(crate) fn credential(host: &Self, of: Option<Fingerprint>) -> Self {
+        Self::new(&of.map_or_else(|| format!("{host}#-"), |of| format!("{host}#{of}")))
+    }
+
+    /// What is counted by a bucket of a server's own.
+    pub(crate) fn bucket(of: &Self, name: &str) -> Self {
+        // It comes from the server: one line, and not a long one.
+        let name = name.chars().take(60).map(|c| if c.is_control() { '?' } else { c });
+        Self::new(&format!("{of} {}", name.collect::<String>()))
     }
 
     pub(crate) fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// What is kept of a credential: a keyed hash (SipHash-2-4, 128 bits). Without the key of the hash a guess cannot be tried out.
+/// Whoever shares limits over processes uses the same one in all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Fingerprint(u128);
+
+impl Fingerprint {
+    pub(crate) fn of(secret: &[u8], hash_key: &[u8; 16]) -> Self {
+        let mut hasher = SipHasher24::new_with_key(hash_key);
+        hasher.write(secret);
+        Self(hasher.finish128().as_u128())
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 
@@ -54,12 +82,20 @@ mod tests {
 
     #[test]
     fn a_credential_is_told_from_others_and_not_kept() {
-        let key = |secret: &[u8], hash_key| Key::secret("authorization", secret, &[hash_key; 16]);
+        let key = |secret: &[u8], hash_key| {
+            Key::credential(&Key::new("example.com"), Some(Fingerprint::of(secret, &[hash_key; 16]))).to_string()
+        };
         assert_eq!(key(b"SECRET123", 1), key(b"SECRET123", 1));
         assert_ne!(key(b"SECRET123", 1), key(b"SECRET124", 1));
         assert_ne!(key(b"SECRET123", 1), key(b"SECRET123", 2));
-        let shown = format!("{:?}", key(b"SECRET123", 1));
-        assert!(shown.starts_with("\"authorization#") && !shown.contains("SECRET"), "{shown}");
+        let shown = key(b"SECRET123", 1);
+        assert!(shown.starts_with("example.com#") && !shown.contains("SECRET"), "{shown}");
+    }
+
+    #[test]
+    fn a_bucket_is_named_in_one_short_line() {
+        let long = Key::bucket(&Key::new("a"), &format!("b\n{}", "c".repeat(1_000)));
+        assert!(long.as_str().starts_with("a b?cc") && long.as_str().len() < 80);
     }
 
     /// The first vector of SipHash-2-4-128's authors: key 00…0f, no input.
@@ -68,6 +104,6 @@ mod tests {
         let mut hash_key = [0; 16];
         (0..).zip(&mut hash_key).for_each(|(n, byte)| *byte = n);
         let vector = [0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93];
-        assert_eq!(Key::secret("k", b"", &hash_key).as_str(), format!("k#{:032x}", u128::from_le_bytes(vector)));
+        assert_eq!(Fingerprint::of(b"", &hash_key).to_string(), format!("{:032x}", u128::from_le_bytes(vector)));
     }
 }

@@ -305,6 +305,10 @@ impl<B: Send> Letter for http::Request<B> {
         let (host, port) = of_uri.or_else(of_header).unwrap_or_default();
         (host, port.filter(|port| !matches!(port, 80 | 443)))
     }
+
+    fn path(&self) -> &str {
+        self.uri().path()
+    }
 }
 
 impl<P> Answer for http::Response<ThrottleBody<P>>

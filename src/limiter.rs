@@ -122,6 +122,15 @@ impl Limiter {
         Self(Arc::new(Entrance { shared: Arc::clone(shared), gates, max_wait: *max_wait, on_wait: on_wait.clone() }))
     }
 
+    pub(crate) fn gates(&self) -> &SmallVec<[GateName; 1]> {
+        &self.0.gates
+    }
+
+    /// What was learned of answers at a gate was not about everybody who passes there.
+    pub(crate) fn unlearn(&self, gate: &GateName) {
+        self.0.shared.with(|core, now| core.unlearn(gate, now));
+    }
+
     pub(crate) fn max_wait(&self) -> Duration {
         self.0.max_wait
     }

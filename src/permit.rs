@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::admission::{Arrival, Grant, Report};
+use crate::admission::{Arrival, GateName, Grant, Report};
 use crate::cost::Unit;
 use crate::entrance::Entrance;
 use crate::wait::Reply;
@@ -57,20 +57,31 @@ impl Permit {
     /// The server took the request: windows count from now, unless their [`Anchor`](crate::Anchor) says otherwise, and a
     /// gate that was paused is open.
     pub fn answered(&mut self) {
-        self.heard(Reply::Taken, &[]);
+        self.heard(Reply::Taken);
     }
 
-    /// What the answer says, or that there was none in time, about the first of its gates; and what it says is left there.
-    pub(crate) fn heard(&mut self, reply: Reply, reports: &[Report]) {
+    /// What the answer says, or that there was none in time, about the first of its gates.
+    pub(crate) fn heard(&mut self, reply: Reply) {
+        let first = self.entrance.gates[0].clone();
+        self.heard_about(reply, &first, &[]);
+    }
+
+    /// What the answer says: of its refusal at one gate, and what it says is left at some. It may not have passed them.
+    pub(crate) fn heard_about(&mut self, reply: Reply, refusal: &GateName, reports: &[(GateName, Vec<Report>)]) {
         let Some(grant) = &self.grant else { return };
+        let place = |name: &GateName| self.entrance.gates.iter().position(|gate| gate == name);
         self.entrance.shared.with(|core, now| {
-            if !reports.is_empty() {
-                core.report(grant, 0, reports, now);
+            for (gate, reports) in reports.iter().filter(|(_, reports)| !reports.is_empty()) {
+                match place(gate) {
+                    Some(place) => core.report(grant, place, reports, now),
+                    None => core.report_of_another(gate, reports, now),
+                }
             }
-            match reply {
-                Reply::Taken => core.answered(grant, now),
-                Reply::Refused(wait) => core.refused(grant, 0, wait, now),
-                Reply::Failed(wait) => core.failed(grant, 0, wait, now),
+            match (reply, place(refusal)) {
+                (Reply::Taken, _) => core.answered(grant, now),
+                (Reply::Failed(wait), _) => core.failed(grant, 0, wait, now),
+                (Reply::Refused(wait), Some(place)) => core.refused(grant, place, wait, now),
+                (Reply::Refused(wait), None) => core.refused_by_another(grant, refusal, wait, now),
             }
         });
     }
@@ -97,11 +108,12 @@ impl Permit {
         Some(arrival)
     }
 
-    /// For how long nobody passes the first of its gates, as things stand.
-    pub(crate) fn shut_for(&self) -> Duration {
-        let shared = &self.entrance.shared;
-        let gate = &self.entrance.gates[0];
-        shared.with(|core, now| core.opens(gate, now).map_or(Duration::ZERO, |at| at.since(now)))
+    /// For how long nobody passes the first of its gates, or this one, as things stand.
+    pub(crate) fn shut_for(&self, gate: &GateName) -> Duration {
+        let gates = [gate, &self.entrance.gates[0]].into_iter();
+        self.entrance.shared.with(|core, now| {
+            gates.filter_map(|gate| core.opens(gate, now)).max().map_or(Duration::ZERO, |at| at.since(now))
+        })
     }
 
     /// Whether anybody waits, at whatever gate.

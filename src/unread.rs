@@ -183,7 +183,7 @@ impl Hold {
         let open = self.unread.lock().open.get_mut(self.place.place).and_then(Open::end);
         // It is told while the lock is free.
         if let Some(mut permit) = open {
-            permit.heard(reply, &[]);
+            permit.heard(reply);
         }
     }
 }

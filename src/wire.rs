@@ -47,6 +47,8 @@ pub(crate) trait Letter: Send {
 
     /// The name of its host, and its port unless that is the usual one.
     fn host(&self) -> (&str, Option<u16>);
+
+    fn path(&self) -> &str;
 }
 
 /// A response.
@@ -116,6 +118,10 @@ impl Letter for Request {
 
     fn host(&self) -> (&str, Option<u16>) {
         host(self.url())
+    }
+
+    fn path(&self) -> &str {
+        self.url().path()
     }
 }
 

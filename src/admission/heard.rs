@@ -136,21 +136,45 @@ impl Gate {
         }
         self.earlier_ended(taken.receipts, reports);
         for report in reports {
-            let place = self.meters.iter().position(|meter| meter.is_stated(&report.name));
-            let place = place.unwrap_or_else(|| {
-                self.made += 1;
-                self.meters.push(Meter::stated(report, self.unheard - 1, self.made));
-                self.meters.len() - 1
-            });
-            let meter = &mut self.meters[place];
+            let meter = self.stated(report, self.unheard - 1);
             let receipt = taken.receipts.iter_mut().find(|receipt| meter.issued(receipt));
             meter.report(receipt, report, now);
             taken.passage.told |= report.left == 0;
         }
+        self.forget_oldest();
+    }
+
+    /// The same of an answer to one that did not pass here, for nobody knew that it had to.
+    pub(super) fn report_of_another(&mut self, reports: &[Report], now: Time) {
+        for report in reports {
+            self.stated(report, 0).report(None, report, now);
+        }
+        self.forget_oldest();
+    }
+
+    /// The limit that a report is about, of which so many on their way do not know yet if nobody has spoken of it before.
+    fn stated(&mut self, report: &Report, earlier: u64) -> &mut Meter {
+        let place = self.meters.iter().position(|meter| meter.is_stated(&report.name));
+        let place = place.unwrap_or_else(|| {
+            self.made += 1;
+            self.meters.push(Meter::stated(report, earlier, self.made));
+            self.meters.len() - 1
+        });
+        &mut self.meters[place]
+    }
+
+    fn forget_oldest(&mut self) {
         while self.meters.iter().filter(|meter| !meter.is_set()).count() > MOST_STATED {
             let oldest = self.meters.iter().position(|meter| !meter.is_set());
             oldest.map(|place| self.meters.remove(place));
         }
+    }
+
+    /// What was learned here of answers was not about everybody who passes: it is forgotten.
+    pub(super) fn unlearn(&mut self) {
+        let found = self.is_found();
+        self.meters.retain(|meter| meter.is_set() && !found);
+        self.brake = self.brake.take().map(|brake| if found { Brake::default() } else { brake });
     }
 
     /// Somebody else sent a request here.
