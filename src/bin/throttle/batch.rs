@@ -36,10 +36,11 @@ use forecast::{Costs, at_best, memory};
 use help::{EXAMPLES, FORMS};
 use ids::Ids;
 use input::{Reading, Source, Todo, Whole, add_costs};
-use journal::{Journal, Policy, Standing, look, look_for_ids};
+use journal::{Journal, Policy, look, look_for_ids};
 use progress::{Progress, When};
 use send::{Stop, Terms, on_send};
 use spent::Spent;
+use summary::Tally;
 use work::{Ended, Work};
 
 /// How long a request waits for its turn without --deadline: as long as it takes.
@@ -153,7 +154,7 @@ impl Batch {
             Some((ids, whole)) => (ids, Some(whole)),
             None => (journal.own_ids()?, None),
         };
-        let standing = journal.resume(&mut ids, self.policy(whole.as_ref()))?;
+        let tally = journal.resume(&mut ids, self.policy(whole.as_ref()))?;
         let memory = self.rate.iter().map(memory).max().filter(|memory| !memory.is_zero());
         let spent = memory.map(|memory| Spent::open(journal.path(), memory)).transpose()?.map(Arc::new);
         let count = Arc::default();
@@ -163,7 +164,7 @@ impl Batch {
         let most_body = usize::try_from(self.max_body).unwrap_or(usize::MAX) << 20;
         let terms = Terms { client, within: self.deadline, most_body, stop: Stop::default() };
         let (progress, quotas, is_ordered) = (Progress::new(self.progress), self.rate.clone(), self.ordered);
-        let work = Work { terms, journal, standing, spent, progress, quotas, whole, count, is_ordered };
+        let work = Work { terms, journal, tally, spent, progress, quotas, whole, count, is_ordered };
         // One thread: requests go in the order of the input, and it is other people's servers that are waited for.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime
@@ -222,7 +223,7 @@ impl Batch {
             None => (output.map_or_else(|| Ok(Ids::new()), look_for_ids)?, None),
         };
         let policy = self.policy(whole.as_ref());
-        let standing = output.map_or_else(|| Ok(Standing::default()), |path| look(path, &mut ids, policy))?;
+        let tally = output.map_or_else(|| Ok(Tally::default()), |path| look(path, &mut ids, policy))?;
         let mut pending = reading.pending(ids, whole.map(|whole| whole.doubled))?;
         let (mut requests, mut bad, mut costs) = (0_u64, 0_u64, Costs::new());
         while let Some((todo, _)) = pending.advance()? {
@@ -239,7 +240,7 @@ impl Batch {
             Some((time, quota)) => format!("at best in {time:?}, by {quota}"),
             None => "as fast as the servers answer: there is no --rate".to_owned(),
         };
-        let _ = writeln!(stdout(), "{requests} to be sent, {} answered already{bad}; {time}", standing.tally.total());
+        let _ = writeln!(stdout(), "{requests} to be sent, {} answered already{bad}; {time}", tally.total());
         Ok(ExitCode::SUCCESS)
     }
 }

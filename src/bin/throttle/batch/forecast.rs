@@ -31,9 +31,15 @@ fn time(quota: &Quota, amount: u128) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
+/// A window counts from an answer, but no later than this after the sending.
+const LATE: Duration = Duration::from_secs(1);
+
 /// For how long a quota remembers what was sent.
 pub(crate) fn memory(quota: &Quota) -> Duration {
-    let Some(burst) = quota.burst() else { return quota.period() };
+    if quota.count() == 0 {
+        return Duration::ZERO;
+    }
+    let Some(burst) = quota.burst() else { return quota.period().saturating_add(LATE) };
     time(quota, u128::from(burst).saturating_mul(2))
 }
 

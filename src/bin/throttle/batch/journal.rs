@@ -39,14 +39,6 @@ pub(crate) struct Policy {
     pub(crate) retries_failed: bool,
 }
 
-/// What it says.
-#[derive(Debug, Default)]
-pub(crate) struct Standing {
-    pub(crate) tally: Tally,
-    /// How many of its records are to be done again.
-    pub(crate) again: u64,
-}
-
 impl Journal {
     /// Opens an output, or makes one, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
@@ -76,10 +68,10 @@ impl Journal {
     }
 
     /// Reads what earlier runs have left, marks what is answered, and mends the rest.
-    pub(crate) fn resume(&mut self, ids: &mut Ids, policy: Policy) -> Result<Standing, Failure> {
+    pub(crate) fn resume(&mut self, ids: &mut Ids, policy: Policy) -> Result<Tally, Failure> {
         let broken = |error: io::Error| unwritable(&self.path, &error);
         let mut mending = Mending::new(&self.path, &self.file);
-        let (standing, end) = read(&self.file, &self.path, ids, policy, &mut mending)?;
+        let (tally, end) = read(&self.file, &self.path, ids, policy, &mut mending)?;
         let mended = mending.finish(&end).map_err(broken)?;
         if let Some(mended) = mended {
             lock(&mended, &self.path)?;
@@ -87,7 +79,7 @@ impl Journal {
             self.replaced = Some(std::mem::replace(&mut self.file, mended));
         }
         self.length = self.file.metadata().map_err(broken)?.len();
-        Ok(standing)
+        Ok(tally)
     }
 
     /// Appends a line by one write. If that fails, what was written of it is taken back.
@@ -107,16 +99,16 @@ impl Journal {
 }
 
 /// What an output says, without changing it or locking it.
-pub(crate) fn look(path: &Path, ids: &mut Ids, policy: Policy) -> Result<Standing, Failure> {
+pub(crate) fn look(path: &Path, ids: &mut Ids, policy: Policy) -> Result<Tally, Failure> {
     if !path.exists() {
-        return Ok(Standing::default());
+        return Ok(Tally::default());
     }
     check_kind(path)?;
     let file = File::open(path).map_err(|error| unwritable(path, &error))?;
     Ok(read(&file, path, ids, policy, &mut Looking)?.0)
 }
 
-/// The same of [`Journal::own_ids`].
+/// As [`Journal::own_ids`], without locking it.
 pub(crate) fn look_for_ids(path: &Path) -> Result<Ids, Failure> {
     match File::open(path) {
         Ok(file) => own_ids(&file, path),
@@ -142,31 +134,28 @@ fn read(
     ids: &mut Ids,
     policy: Policy,
     sink: &mut impl Sink,
-) -> Result<(Standing, End), Failure> {
+) -> Result<(Tally, End), Failure> {
     let failed = |error: io::Error| unwritable(path, &error);
     let (mut lines, mut line, mut at, mut number) = (BufReader::new(file), Vec::new(), 0, 0);
-    let (mut standing, mut end) = (Standing::default(), End::Whole);
+    let (mut tally, mut end) = (Tally::default(), End::Whole);
     lines.rewind().map_err(failed)?;
     while lines.read_until(b'\n', &mut line).map_err(failed)? > 0 {
         number += 1;
         let is_whole = line.last() == Some(&b'\n');
         match Kept::read(&line) {
             Some(kept) if stays(&kept, ids, policy, path)? => {
-                standing.tally.add(kept.kind);
+                tally.add(kept.kind);
                 sink.keep(&line).map_err(failed)?;
                 end = if is_whole { End::Whole } else { End::Open };
             }
-            Some(_) => {
-                standing.again += 1;
-                sink.leave_out(at).map_err(failed)?;
-            }
+            Some(_) => sink.leave_out(at).map_err(failed)?,
             None if !is_whole && is_torn(&line) => end = End::Torn(at),
             None => return Err(foreign(path, number)),
         }
         at += line.len() as u64;
         line.clear();
     }
-    Ok((standing, end))
+    Ok((tally, end))
 }
 
 /// Whether a record stays as it is. It is done again if that may end in another way, or if it was of another request then.

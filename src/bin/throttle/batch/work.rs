@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::forecast::{Costs, at_best};
 use super::input::{Pending, Todo};
-use super::journal::{Journal, Standing};
+use super::journal::Journal;
 use super::outcome::Kind;
 use super::progress::{Progress, View};
 use super::record::Record;
@@ -21,7 +21,7 @@ use super::record::Record;
 use super::room::{Place, Room};
 use super::send::Terms;
 use super::spent::Spent;
-use super::summary::Summary;
+use super::summary::{Summary, Tally};
 use crate::failure::Failure;
 
 /// How often it is looked whether nothing is in flight any more, once it is to end.
@@ -31,7 +31,8 @@ const SOON: Duration = Duration::from_millis(50);
 pub(crate) struct Work {
     pub(crate) terms: Terms,
     pub(crate) journal: Journal,
-    pub(crate) standing: Standing,
+    /// What the output says.
+    pub(crate) tally: Tally,
     pub(crate) spent: Option<Arc<Spent>>,
     pub(crate) progress: Progress,
     pub(crate) quotas: Vec<Quota>,
@@ -108,7 +109,7 @@ impl Work {
 
 impl Run {
     fn new(work: Work) -> Self {
-        let (order, kept) = (work.is_ordered.then(Order::default), work.standing.tally.total());
+        let (order, kept) = (work.is_ordered.then(Order::default), work.tally.total());
         let (tasks, begun) = (JoinSet::new(), Instant::now());
         Self { work, order, tasks, begun, kept, refused: 0, is_read: false, failure: None, stops: 0 }
     }
@@ -152,11 +153,9 @@ impl Run {
     }
 
     fn finish(&mut self, finished: Result<Result<Finished, serde_json::Error>, JoinError>) -> Result<(), Failure> {
-        if let Some(spent) = &self.work.spent {
-            spent.check()?;
-        }
         let finished = finished.map_err(unfinished)?.map_err(unfinished)?;
-        self.put(finished)
+        self.put(finished)?;
+        self.work.spent.as_ref().map_or(Ok(()), |spent| spent.check())
     }
 
     /// Writes what is there, and in its turn.
@@ -177,7 +176,7 @@ impl Run {
     fn write(&mut self, finished: Finished) -> Result<(), Failure> {
         if let Some((line, kind)) = finished.line {
             self.work.journal.append(&line)?;
-            self.work.standing.tally.add(kind);
+            self.work.tally.add(kind);
         }
         Ok(())
     }
@@ -209,7 +208,7 @@ impl Run {
         let lanes = || snapshot.gates.iter().flat_map(|gate| &gate.standing);
         let waiting: usize = lanes().map(|lane| lane.waiting).sum();
         let view = View {
-            done: self.work.standing.tally.total(),
+            done: self.work.tally.total(),
             total: self.work.whole.as_ref().map(|(total, _)| *total),
             sent: self.work.count.load(Relaxed),
             allowed: self.work.quotas.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
@@ -232,7 +231,7 @@ impl Run {
     /// How many have no record, as far as that is known.
     fn left(&self) -> u64 {
         let outstanding = self.tasks.len() as u64;
-        let total = self.work.whole.as_ref().map(|(total, _)| total.saturating_sub(self.work.standing.tally.total()));
+        let total = self.work.whole.as_ref().map(|(total, _)| total.saturating_sub(self.work.tally.total()));
         total.unwrap_or(outstanding)
     }
 
@@ -245,7 +244,7 @@ impl Run {
             left: self.left(),
             took: self.begun.elapsed(),
             is_interrupted: self.stops > 0,
-            tally: self.work.standing.tally,
+            tally: self.work.tally,
         };
         Ended { summary, failure: self.failure }
     }
