@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -105,10 +106,18 @@ impl Desk {
     }
 }
 
+/// Far above what any run takes, far below a hung test.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Waits without keeping the server from its work.
 pub(crate) async fn ended(child: Child) -> Said {
-    let Output { status, stdout, stderr } =
-        tokio::task::spawn_blocking(|| child.wait_with_output()).await.unwrap().unwrap();
+    let id = child.id();
+    let end = tokio::task::spawn_blocking(|| child.wait_with_output());
+    let Ok(end) = tokio::time::timeout(PATIENCE, end).await else {
+        let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+        panic!("it does not end");
+    };
+    let Output { status, stdout, stderr } = end.unwrap().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { code: status.code(), out: text(stdout), err: text(stderr) }
 }
