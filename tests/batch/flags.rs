@@ -43,7 +43,11 @@ async fn flags_that_cannot_be_kept_are_refused() {
         (&["--max-body", "0"], "'0' for '--max-body <MIB>'"),
         (&["--deadline", "5"], "'5' for '--deadline <TIME>': a time is written `30s`"),
         (&["--timeout", "soon"], "'soon' for '--timeout <TIME>': a time is written `30s`"),
-        (&["--base-url", "ftp://x"], "'ftp://x' for '--base-url <URL>': a base is written `https://"),
+        (
+            &["--base-url", "ftp://x"],
+            "--base-url: `ftp://x` cannot be followed; write it as in `https://api.example.com`",
+        ),
+        (&["--base-url", "http://x?key=SECRET123"], "--base-url: `http://x` cannot be followed"),
         (&["--progress", "some"], "'some' for '--progress <PROGRESS>'"),
         (&["--summary", "xml"], "'xml' for '--summary <SUMMARY>'"),
         (&["--header", "nonsense"], "--header: a header is written `Name: value`"),
@@ -75,7 +79,7 @@ async fn files_that_cannot_be_used_are_named() {
         (&["in", "-o", "in"], "in is both input and output; name another file by -o"),
         (&["in", "-o", "./folder/../in"], "in is both input and output; name another file by -o"),
         (&["in", "-o", "folder"], "folder is no ordinary file; name one by -o"),
-        (&["in", "-o", "/dev/full"], "/dev/full is no ordinary file; name one by -o"),
+        (&["in", "-o", "/dev/null"], "/dev/null is no ordinary file; name one by -o"),
         (&["in", "-o", "nowhere/out"], "nowhere/out cannot be written (No such file"),
     ] {
         let said = desk.run_only(args).await;

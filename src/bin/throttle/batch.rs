@@ -65,7 +65,7 @@ pub(crate) struct Batch {
     output: Option<PathBuf>,
 
     /// What a `url` follows that is not whole: `https://api.example.com` before `/v1/things`
-    #[arg(long, value_name = "URL", value_parser = base_url)]
+    #[arg(long, value_name = "URL")]
     base_url: Option<String>,
 
     /// A limit, as `50/s`, `1000/h`, `200_000 tokens/min` or `10/s burst 20`; may be given several times
@@ -92,7 +92,7 @@ pub(crate) struct Batch {
     #[arg(long, value_name = "HEADER")]
     header: Vec<String>,
 
-    /// How many MiB an answer's body may have
+    /// How many MiB an answer's body may have, which is in memory until it is written
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     max_body: u32,
 
@@ -133,6 +133,7 @@ impl Batch {
         if let Some(output) = &self.output {
             check_output(&self.input, output)?;
         }
+        self.base_url.as_deref().map_or(Ok(()), check_base)?;
         // What is wrong with a setting is said before the input is read.
         drop(self.client(|_| ())?);
         match &self.output {
@@ -260,11 +261,14 @@ fn check_output(input: &Path, output: &Path) -> Result<(), Failure> {
     }
 }
 
-/// An address that others can follow.
-fn base_url(text: &str) -> Result<String, String> {
+/// An address that others can follow. Not checked by clap, which would repeat a key in it.
+fn check_base(text: &str) -> Result<(), Failure> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     match url {
-        Some(url) if url.query().is_none() && url.fragment().is_none() => Ok(text.to_owned()),
-        _ => Err("a base is written `https://api.example.com`, and has no query".to_owned()),
+        Some(url) if url.query().is_none() && url.fragment().is_none() => Ok(()),
+        _ => Err(Failure::usage(format!(
+            "--base-url: `{}` cannot be followed; write it as in `https://api.example.com`, without a query",
+            text.split(['?', '#', '@']).next().unwrap_or_default()
+        ))),
     }
 }
