@@ -67,6 +67,7 @@
 //! | feature | what it does |
 //! |---|---|
 //! | `serde` | [`Quota`] as its text in settings |
+//! | `cli` | the program `throttle` |
 //! | `middleware` | `ThrottleMiddleware`, for reqwest-middleware 0.5 |
 //! | `backoff` | `Backoff::from_backoff`, for the crate of that name |
 //! | `default-tls`, `http2`, `charset`, `system-proxy` | on by default, as in reqwest |

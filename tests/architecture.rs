@@ -23,6 +23,13 @@ fn the_house_stands_as_it_is_drawn() {
 }
 
 #[test]
+fn the_program_stands_as_it_is_drawn() {
+    let sources = read(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/bin/throttle")), "");
+    assert!(sources.len() > 3, "only {} modules found", sources.len());
+    assert_eq!(breaches(&sources), Vec::<String>::new());
+}
+
+#[test]
 fn a_case_that_breaks_the_rule_is_caught() {
     let house = |low: &str, parent: &str, child: &str| {
         let lib = "mod low;\nmod admission;\nmod high;\n";
@@ -77,13 +84,13 @@ fn read(folder: &Path, parent: &str) -> Sources {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let module = if parent.is_empty() { name.clone() } else { format!("{parent}::{name}") };
-        if name == "tests" {
+        if name == "tests" || module == "bin" {
             continue;
         }
         if path.is_dir() {
             sources.extend(read(&path, &module));
         } else {
-            let module = if module == "lib" { String::new() } else { module };
+            let module = if ["lib", "main"].contains(&module.as_str()) { String::new() } else { module };
             sources.insert(module, fs::read_to_string(&path).unwrap());
         }
     }

@@ -94,7 +94,12 @@ impl Builder {
 
     /// Listens on a free port, inside the caller's runtime.
     pub async fn start(self) -> Upstream {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        self.start_at(0).await
+    }
+
+    /// Listens on this port.
+    pub async fn start_at(self, port: u16) -> Upstream {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("a free port");
         let address = listener.local_addr().expect("a bound port");
         let books = Books::new(self.settings, Judge::new(self.limits), self.seed);
         let shared = Shared::new((self.clock)(), books);
