@@ -19,8 +19,9 @@ impl FromStr for Header {
     type Err = String;
 
     fn from_str(written: &str) -> Result<Self, String> {
-        let (name, value) =
-            written.split_once(':').ok_or("a header is written `Name: value`, as in `Authorization: Bearer env:KEY`")?;
+        let (name, value) = written
+            .split_once(':')
+            .ok_or("a header is written `Name: value`, as in `Authorization: Bearer env:KEY`")?;
         let name: HeaderName = name.trim().parse().map_err(|_| format!("`{name}` is no name of a header"))?;
         let words: Result<Vec<_>, _> = value.split_whitespace().map(revealed).collect();
         let mut value = HeaderValue::from_str(&words?.join(" "))
