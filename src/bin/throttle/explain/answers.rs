@@ -141,3 +141,117 @@ impl Fields {
         self.headers
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Status, number of fields and body of each.
+    fn split(text: &str) -> Vec<(u16, usize, &str)> {
+        let told = |answer: Answer<'static>| {
+            (answer.status.as_u16(), answer.headers.len(), std::str::from_utf8(answer.body).unwrap())
+        };
+        let text: &'static str = text.to_owned().leak();
+        Answers::new(text.as_bytes()).map(|answer| told(answer.unwrap())).collect()
+    }
+
+    #[test]
+    fn a_body_is_as_long_as_it_says_where_that_is_true() {
+        let head = |length: usize| format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        let quoting = "HTTP/1.1 500 no\r\na: b\r\n\r\n";
+        let next = "HTTP/2 429 \r\nretry-after: 5\r\n\r\n";
+        let (whole, same) = (quoting.len(), (429, 1, ""));
+        assert_eq!(split(&format!("{}{quoting}{next}", head(whole))), [(200, 1, quoting), same]);
+        assert_eq!(split(&format!("{}{quoting}\n\n{next}", head(whole))), [(200, 1, quoting), same]);
+        assert_eq!(split(&format!("{}compressed{next}", head(3))), [(200, 1, "compressed"), same], "--compressed");
+        assert_eq!(split(&format!("{}{next}", head(3))), [(200, 1, ""), same], "-I");
+        assert_eq!(split(&format!("{}cut", head(usize::MAX))), [(200, 1, "cut")]);
+        assert_eq!(split("HTTP/1.1 204 No\ncontent-length: 7\n\nHTTP/1.1 304 No\n\n"), [(204, 1, ""), (304, 0, "")]);
+    }
+
+    #[test]
+    fn a_head_begins_a_line_or_follows_a_body_at_once() {
+        let next = "HTTP/2 429 \r\nretry-after: 5\r\n\r\n";
+        let begin = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        assert_eq!(split(&format!("{begin}{{}}{next}no")), [(200, 1, "{}"), (429, 1, "no")]);
+        assert_eq!(split(&format!("{begin}{{}}HTTP/1.1 429 \r\n\r\nno")), [(200, 1, "{}"), (429, 0, "no")]);
+        assert_eq!(split(&format!("{begin}a\n{next}")), [(200, 1, "a\n"), (429, 1, "")]);
+        for body in [
+            "we speak HTTP/1.1 200 OK\nso: it is",
+            "HTTP/1.1 is old\n",
+            "a HTTP/2 429 \r\nno field",
+            "HTTP/",
+            "HTTP/1.1 99",
+        ] {
+            assert_eq!(split(&format!("{begin}{body}")), [(200, 1, body)]);
+        }
+        assert_eq!(split("nothing\nHTTP/1.1 2000 OK\nHTTP/x 200 OK\nHTTP/1.1 200 OK\rage: 1\r\r"), []);
+    }
+
+    #[test]
+    fn a_head_is_read_as_it_comes() {
+        let fields = |text: &str| Answers::new(text.as_bytes()).next().unwrap().unwrap().headers;
+        let headers = fields("\u{feff}HTTP/1.1 200\nA:1\n\t2\na: 3\n b\nno field\n c\n: x\nd e: f\nX-In: 812.5\u{b5}s");
+        assert_eq!(headers.get_all("a").iter().collect::<Vec<_>>(), ["1 2", "3 b"]);
+        assert_eq!((headers.len(), headers["x-in"].as_bytes()), (3, "812.5\u{b5}s".as_bytes()));
+        assert_eq!(split("HTTP/1.1 200 OK\na: 1\nHTTP/1.1 429 No\nb: 1"), [(200, 1, ""), (429, 1, "")]);
+        let many: String = (0..100_000).map(|nth| format!("a{nth}:\n")).collect();
+        assert!(split(&format!("HTTP/1.1 200 OK\n{many}\nbody"))[0].2 == "body");
+        let long = format!("HTTP/1.1 200 OK\na: {}\n\n", "x".repeat(LONGEST_HEAD));
+        assert!(matches!(Answers::new(long.as_bytes()).collect::<Vec<_>>()[..], [Err(TooLong)]));
+    }
+
+    #[test]
+    fn what_comes_before_an_answer_is_left_out() {
+        let tunnel = "HTTP/1.1 200 Connection established\r\n\r\n";
+        let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/2 103 \r\nlink: </a>\r\n\r\n";
+        let moved = "HTTP/1.1 301 Moved\r\nlocation: /b\r\n\r\n";
+        let last = "HTTP/1.1 200 OK\r\n\r\nbody";
+        assert_eq!(split(&format!("{tunnel}{interim}{moved}{last}")), [(301, 1, ""), (200, 0, "body")]);
+        assert_eq!(split(tunnel), [(200, 0, "")]);
+        let verbose = "* Trying\n> GET / HTTP/1.1\n> a: b\n>\n< HTTP/1.1 429 No\n* note\n< retry-after: 5\n<\n{ [2 bytes data]\n\
+                       * Connection #0 to host a left intact\n< HTTP/2 200 \n< age: 1\n< \n{}* Connection #0 to host\n";
+        assert_eq!(split(verbose), [(429, 1, "{ [2 bytes data]\n"), (200, 1, "{}")]);
+    }
+
+    /// What breaks parsers that split at lines, colons and digits.
+    const HOSTILE: [&[u8]; 16] = [
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/2 429 \r\na: b\r\n",
+        b"< HTTP/1.1 503\n",
+        b"HTTP/",
+        b"HTTP/1.1 ",
+        b"\r",
+        b"\n",
+        b"\r\n\r\n",
+        b"\0",
+        b"\xff\xfe",
+        b":",
+        b" ",
+        b"content-length: 18446744073709551615\r\n",
+        b"content-length: 3\r\n\r\n",
+        b"* Connection #",
+        b"\xef\xbb\xbf",
+    ];
+
+    #[test]
+    fn whatever_is_given_it_ends() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..20_000 {
+            let mut text = Vec::new();
+            for _ in 0..random.usize(..20) {
+                match random.u8(..4) {
+                    0 => text.extend(std::iter::repeat_with(|| random.u8(..)).take(5)),
+                    _ => text.extend_from_slice(random.choice(HOSTILE).unwrap()),
+                }
+            }
+            let heads = text.windows(5).filter(|window| *window == b"HTTP/").count();
+            let found: Vec<_> = Answers::new(&text).map(|answer| answer.unwrap().body.len()).collect();
+            assert!(
+                found.len() <= heads && found.iter().sum::<usize>() <= text.len(),
+                "{:?}",
+                String::from_utf8_lossy(&text)
+            );
+        }
+    }
+}

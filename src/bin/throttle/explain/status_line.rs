@@ -47,7 +47,7 @@ impl StatusLine {
         let (status, reason) = read(line)?;
         let verbose = before.strip_suffix(VERBOSE).filter(|before| ends_line(before));
         // Two calls in a row: no line ends between the body of the first and the head of the second.
-        if verbose.is_none() && !ends_line(before) && !(line.ends_with(b"\r") && begins_field(&rest[line.len()..])) {
+        if verbose.is_none() && !ends_line(before) && !(line.ends_with(b"\r") && is_in_head(&rest[line.len()..])) {
             return None;
         }
         let is_tunnel = reason.eq_ignore_ascii_case(b"connection established");
@@ -73,12 +73,12 @@ fn ends_line(text: &[u8]) -> bool {
     text.is_empty() || text.ends_with(b"\n")
 }
 
-/// Whether the line after this one is a field: a name and a colon.
-fn begins_field(text: &[u8]) -> bool {
+/// Whether the line after this one is of a head: a name and a colon, or nothing.
+fn is_in_head(text: &[u8]) -> bool {
     let Some(line) = text.strip_prefix(b"\n") else { return false };
     let name =
         line.iter().take(LONGEST).take_while(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)).count();
-    name > 0 && line.get(name) == Some(&b':')
+    line.starts_with(b"\r\n") || (name > 0 && line.get(name) == Some(&b':'))
 }
 
 /// Where the first of such words is.
