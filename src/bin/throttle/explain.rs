@@ -67,19 +67,15 @@ impl Explain {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
         self.check()?;
         let mut report = self.report()?;
-        match &self.url {
-            Some(url) => {
-                let asked = Asked::of(url, &self.headers()?)?;
-                report.host = report.host.or(asked.host);
-                let answer = Answer { status: asked.status, headers: asked.headers, body: &asked.body };
-                explain(&report, std::iter::once(Ok(answer))).map(|_| ExitCode::SUCCESS)
-            }
-            None => {
-                let text = input::read(self.file.as_deref())?;
-                let told = explain(&report, Answers::new(&text))?;
-                if told == 0 { Err(input::headless(&text)) } else { Ok(ExitCode::SUCCESS) }
-            }
+        if let Some(url) = &self.url {
+            let asked = Asked::of(url, &self.headers()?)?;
+            report.host = report.host.or(asked.host);
+            let answer = Answer { status: asked.status, headers: asked.headers, body: &asked.body };
+            return explain(&report, std::iter::once(Ok(answer))).map(|_| ExitCode::SUCCESS);
         }
+        let text = input::read(self.file.as_deref())?;
+        let told = explain(&report, Answers::new(&text))?;
+        if told == 0 { Err(input::headless(&text)) } else { Ok(ExitCode::SUCCESS) }
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -114,20 +110,17 @@ impl Explain {
 fn explain<'a>(report: &Report, answers: impl Iterator<Item = Result<Answer<'a>, TooLong>>) -> Result<usize, Failure> {
     let (mut out, mut told) = (BufWriter::new(io::stdout().lock()), 0);
     for answer in answers {
-        let written = match answer {
-            Ok(answer) => report.tell(&mut out, told, &answer),
-            Err(TooLong) => return Err(too_long(told)),
-        };
+        let answer = answer.map_err(|TooLong| too_long(told))?;
+        let written = report.tell(&mut out, told, &answer);
         told += 1;
-        match written {
-            Err(error) => return ended(error, told),
-            Ok(()) => {}
+        if let Err(error) = written {
+            return ended(&error, told);
         }
     }
-    out.flush().map_or_else(|error| ended(error, told), |()| Ok(told))
+    out.flush().map_or_else(|error| ended(&error, told), |()| Ok(told))
 }
 
-fn ended(error: io::Error, told: usize) -> Result<usize, Failure> {
+fn ended(error: &io::Error, told: usize) -> Result<usize, Failure> {
     match error.kind() {
         ErrorKind::BrokenPipe => Ok(told),
         _ => Err(Failure::usage(format!("cannot write what there is to say: {error}; write to somewhere else"))),

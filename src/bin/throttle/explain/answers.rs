@@ -176,6 +176,8 @@ mod tests {
         assert_eq!(split(&format!("{begin}{{}}{next}no")), [(200, 1, "{}"), (429, 1, "no")]);
         assert_eq!(split(&format!("{begin}{{}}HTTP/1.1 429 \r\n\r\nno")), [(200, 1, "{}"), (429, 0, "no")]);
         assert_eq!(split(&format!("{begin}a\n{next}")), [(200, 1, "a\n"), (429, 1, "")]);
+        let quoting = "x HTTP/1.1 200 OK\\r\\n\\r\\n";
+        assert_eq!(split(&format!("{begin}{quoting}{next}")), [(200, 1, quoting), (429, 1, "")]);
         for body in [
             "we speak HTTP/1.1 200 OK\nso: it is",
             "HTTP/1.1 is old\n",

@@ -16,6 +16,7 @@ impl Serialize for Json<'_> {
         let mut object = serializer.serialize_struct("Signal", 5)?;
         object.serialize_field("throttled", &self.0.throttled)?;
         object.serialize_field("terminal", &self.0.terminal)?;
+        // Also where it is not about a limit: when the result of a 202 may be there.
         object.serialize_field("wait_s", &seconds(self.0.retry_after()))?;
         object.serialize_field("scope", &self.0.scope.as_ref().map(name))?;
         object.serialize_field("limits", &limits)?;

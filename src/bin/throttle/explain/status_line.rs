@@ -8,6 +8,9 @@ const LONGEST: usize = 1024;
 const PROTOCOL: &[u8] = b"HTTP/";
 const VERBOSE: &[u8] = b"< ";
 
+/// What a proxy says that has opened one.
+const TUNNEL: &[u8] = b"connection established";
+
 /// A status line, and where it stands in the text in which it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StatusLine {
@@ -43,42 +46,47 @@ impl StatusLine {
 
     fn at(text: &[u8], at: usize) -> Option<Self> {
         let (before, rest) = text.split_at(at);
-        let line = rest[..rest.len().min(LONGEST)].split(|byte| *byte == b'\n').next()?;
-        let (status, reason) = read(line)?;
+        let (status, reason) = read(rest)?;
         let verbose = before.strip_suffix(VERBOSE).filter(|before| ends_line(before));
-        // Two calls in a row: no line ends between the body of the first and the head of the second.
-        if verbose.is_none() && !ends_line(before) && !(line.ends_with(b"\r") && is_in_head(&rest[line.len()..])) {
-            return None;
-        }
-        let is_tunnel = reason.eq_ignore_ascii_case(b"connection established");
-        let end = place(rest, b"\n").map_or(text.len(), |length| at + length + 1);
-        Some(Self { status, is_tunnel, is_verbose: verbose.is_some(), start: verbose.unwrap_or(before).len(), end })
+        let is_line = if verbose.is_some() || ends_line(before) { is_to_its_end(reason) } else { is_glued(reason) };
+        let is_tunnel =
+            reason.trim_ascii_start().get(..TUNNEL.len()).is_some_and(|word| word.eq_ignore_ascii_case(TUNNEL));
+        let end = || place(rest, b"\n").map_or(text.len(), |length| at + length + 1);
+        let start = verbose.unwrap_or(before).len();
+        is_line.then(|| Self { status, is_tunnel, is_verbose: verbose.is_some(), start, end: end() })
     }
 }
 
-/// The status and the reason, if it is a status line: a protocol, a version, three digits, and whatever there is.
-fn read(line: &[u8]) -> Option<(StatusCode, &[u8])> {
+/// The status, and what comes after it, if it is one: a protocol, a version, three digits.
+fn read(text: &[u8]) -> Option<(StatusCode, &[u8])> {
+    let rest = text.strip_prefix(PROTOCOL)?;
+    let length = rest.iter().take(4).position(|byte| *byte == b' ')?;
+    let (version, rest) = rest.split_at(length);
+    let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
+    let (status, reason) = rest[spaces..].split_at_checked(3)?;
+    let is_whole = reason.first().is_none_or(u8::is_ascii_whitespace);
+    let is_version = version.first()?.is_ascii_digit();
+    Some((StatusCode::from_bytes(status).ok().filter(|_| is_version && is_whole)?, reason))
+}
+
+/// Whether the line of this reason has an end, and no other sign of one before that.
+fn is_to_its_end(reason: &[u8]) -> bool {
+    let line = reason.iter().take(LONGEST).position(|byte| *byte == b'\n').map_or(reason, |length| &reason[..length]);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let rest = line.strip_prefix(PROTOCOL)?;
-    let (version, rest) = rest.split_at(rest.iter().position(|byte| *byte == b' ')?);
-    let rest = rest.trim_ascii_start();
-    let (status, reason) = rest.split_at_checked(3)?;
-    let is_version = version.first()?.is_ascii_digit() && version.len() <= 3;
-    let is_whole = reason.is_empty() || reason.starts_with(b" ");
-    let is_line = is_version && is_whole && !reason.contains(&b'\r');
-    Some((StatusCode::from_bytes(status).ok().filter(|_| is_line)?, reason.trim_ascii()))
+    !line.iter().take(LONGEST).any(|byte| *byte == b'\r')
+}
+
+/// Whether this reason is that of a head that follows a body on the same line, as where curl is called twice: plain words, the
+/// end of the line, and then a field, or nothing.
+fn is_glued(reason: &[u8]) -> bool {
+    let is_word = |byte: &&u8| byte.is_ascii_alphanumeric() || b" -'".contains(byte);
+    let Some(next) = reason[reason.iter().take_while(is_word).count()..].strip_prefix(b"\r\n") else { return false };
+    let name = next.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)).count();
+    next.starts_with(b"\r\n") || (name > 0 && next.get(name) == Some(&b':'))
 }
 
 fn ends_line(text: &[u8]) -> bool {
     text.is_empty() || text.ends_with(b"\n")
-}
-
-/// Whether the line after this one is of a head: a name and a colon, or nothing.
-fn is_in_head(text: &[u8]) -> bool {
-    let Some(line) = text.strip_prefix(b"\n") else { return false };
-    let name =
-        line.iter().take(LONGEST).take_while(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)).count();
-    line.starts_with(b"\r\n") || (name > 0 && line.get(name) == Some(&b':'))
 }
 
 /// Where the first of such words is.
