@@ -94,12 +94,11 @@ impl Case {
 
     /// As `curl -si` prints it, with or without the length of the body.
     fn printed(&self, has_length: bool) -> String {
-        let mut text = format!("HTTP/1.1 {} \r\n", self.status());
-        self.fields().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
-        if has_length {
-            text += &format!("content-length: {}\r\n", self.text("body").len());
-        }
-        text + "\r\n" + self.text("body")
+        let body = self.text("body");
+        let fields = self.fields().map(|(name, value)| format!("{name}: {value}\r\n"));
+        let length = has_length.then(|| format!("content-length: {}\r\n", body.len()));
+        let head = fields.chain(length).collect::<Vec<_>>().concat();
+        format!("HTTP/1.1 {} \r\n{head}\r\n{body}", self.status())
     }
 
     /// As the library reads it.
@@ -191,7 +190,9 @@ fn the_corpus_is_told_as_the_library_reads_it() {
     let cases = Case::all();
     assert_eq!(cases.len(), 256);
     let mut runs = BTreeMap::<_, Vec<&Case>>::new();
-    cases.iter().for_each(|case| runs.entry((case.now(), case.text("id") == IN_MILLIS)).or_default().push(case));
+    for case in &cases {
+        runs.entry((case.now(), case.text("id") == IN_MILLIS)).or_default().push(case);
+    }
     for ((now, in_millis), cases) in runs {
         for has_length in [true, false] {
             let millis = in_millis.then_some("--resets-in-millis");
@@ -253,7 +254,10 @@ fn what_retrying_does_is_said() {
             "not because of traffic. It states no limits.\n  Retrying does not help unless",
         ),
         ("409 Conflict\r\nx-should-retry: true\r\n\r\n".into(), "says that sending it again helps"),
-        ("429 No\r\nx-should-retry: false\r\n\r\n".into(), "says not to send it again"),
+        (
+            "429 No\r\nretry-after: 5\r\nx-should-retry: false\r\n\r\n".into(),
+            "Others may go after 5s.\n  The server says not to send it",
+        ),
         ("423 Locked\r\nretry-after: 90\r\n\r\n".into(), "It asks to wait 1min 30s before this is sent again."),
         ("429 No\r\n\r\n".into(), "How long to wait is not stated"),
         ("429 No\r\nretry-after: 0\r\n\r\n".into(), "Retrying at once, as it says, earns the next refusal"),

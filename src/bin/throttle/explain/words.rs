@@ -58,6 +58,10 @@ impl Words<'_> {
         let after = self.signal.retry_after();
         let line = match after {
             _ if self.signal.terminal => TERMINAL.to_owned(),
+            // What holds for this request need not for others.
+            _ if self.signal.throttled && self.signal.should_retry == Some(false) => {
+                return after.map(|wait| format!("Others may go after {}.", told(wait)));
+            }
             _ if self.signal.throttled => refused(after),
             _ if self.signal.fault.is_some() => failed(after),
             Some(wait) if self.is_error() => format!("It asks to wait {} before this is sent again.", told(wait)),
