@@ -107,11 +107,12 @@ impl Words<'_> {
     }
 
     fn rule(&self, quotas: &[Quota]) -> Option<String> {
+        let flags = quotas.iter().map(|quota| format!("--rate \"{quota}\"")).collect::<Vec<_>>().join(" ");
         let limits = quotas.iter().map(Quota::to_string).collect::<Vec<_>>().join(", ");
         let host = self.host.map_or_else(|| ".each_host(".to_owned(), |host| format!(".host(\"{host}\", "));
         let is_narrow = self.signal.scope == Some(Scope::Route);
         let warning = if is_narrow { "; too strict for the whole host, it counts one route" } else { "" };
-        let rule = format!("Write: --rate \"{limits}\", or in Rust {host}\"{limits}\"){warning}");
+        let rule = format!("Write: {flags}, or in Rust {host}\"{limits}\"){warning}");
         (!quotas.is_empty()).then_some(rule)
     }
 }
