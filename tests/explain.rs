@@ -38,7 +38,12 @@ impl Ended {
 
     /// The sentence with which it refuses.
     fn refused(self) -> String {
-        assert_eq!((self.status.code(), &*self.out), (Some(2), ""), "{}", self.err);
+        self.fails(2)
+    }
+
+    /// The sentence with which it ends.
+    fn fails(self, code: i32) -> String {
+        assert_eq!((self.status.code(), &*self.out), (Some(code), ""), "{}", self.err);
         let sentence = self.err.strip_prefix("throttle: ").and_then(|err| err.strip_suffix('\n'));
         let sentence = sentence.unwrap_or_else(|| panic!("{:?}", self.err));
         assert!(!sentence.contains('\n'), "{sentence}");
@@ -483,7 +488,7 @@ async fn where_an_address_leads_on_the_last_is_explained() {
 fn who_cannot_be_asked_is_named_without_secrets() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://user:s3cret@{nobody}/a?key=s3cret");
-    let sentence = explain(&["--url", &url], "").refused();
+    let sentence = explain(&["--url", &url], "").fails(1);
     assert!(
         sentence.contains(&format!("http://{nobody}/a")) && sentence.contains("see whether the address is right"),
         "{sentence}"

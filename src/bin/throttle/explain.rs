@@ -34,7 +34,7 @@ Examples:
   throttle explain --now 2026-05-11T22:20:01Z --host api.github.com answers.txt
   throttle explain --url https://api.github.com/user --header 'Authorization: Bearer env:GITHUB_TOKEN'
 
-Exit status: 0 if everything was explained, 2 if something could not be.";
+Exit status: 0 if everything was explained, 1 if the address did not answer, 2 if the command or the input is wrong.";
 
 /// Says what an API's answers state: its limits, what is left, how long to wait, and the quota to write.
 #[derive(Debug, Args)]

@@ -1,11 +1,13 @@
 //! `throttle`: requests under limits, for whoever writes no Rust.
 
-use std::io::Write;
+use std::io::{Write, stderr};
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 mod failure;
+mod cause;
 mod secret;
 mod explain;
 mod batch;
@@ -27,13 +29,26 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let ended = match Throttle::parse().command {
-        Command::Batch(batch) => batch.run(),
-        Command::Explain(explain) => explain.run(),
+    let ended = match Throttle::try_parse() {
+        Ok(Throttle { command: Command::Batch(batch) }) => batch.run(),
+        Ok(Throttle { command: Command::Explain(explain) }) => explain.run(),
+        Err(error) if error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Failure::usage(in_one_sentence(&error)))
+        }
+        Err(help) => help.exit(),
     };
-    ended.unwrap_or_else(|failure: Failure| {
+    ended.unwrap_or_else(|failure| {
         // Where nobody reads it any more there is nobody to tell.
-        let _ = writeln!(std::io::stderr(), "throttle: {failure}");
+        let _ = writeln!(stderr(), "throttle: {failure}");
         failure.code()
     })
+}
+
+/// What clap says in several lines, without the usage.
+fn in_one_sentence(error: &clap::Error) -> String {
+    let told = error.render().to_string();
+    let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<_> = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();
+    let told = lines.join(" ").replace(" tip: ", "; ");
+    format!("{}; `--help` says what there is", told.strip_prefix("error: ").unwrap_or(&told))
 }

@@ -6,7 +6,17 @@ use std::str::FromStr;
 use reqwest_throttle::header::{HeaderName, HeaderValue};
 
 /// Headers whose values are secrets.
-const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "x-api-key", "cookie"];
+const SECRET: [&str; 9] = [
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "x-auth-token",
+    "x-access-token",
+    "private-token",
+];
 
 /// A header as it is written on the command line. Each word of its value that is `env:NAME` stands for what the environment
 /// has under that name, so that no secret is on the command line, where `ps` shows it to everybody.
@@ -14,8 +24,6 @@ const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "x-api-key", 
 pub(crate) struct Header {
     pub(crate) name: HeaderName,
     pub(crate) value: HeaderValue,
-    /// As it was written.
-    written: String,
 }
 
 impl FromStr for Header {
@@ -25,7 +33,10 @@ impl FromStr for Header {
         let (name, value) = written
             .split_once(':')
             .ok_or("a header is written `Name: value`, as in `Authorization: Bearer env:KEY`")?;
-        let name: HeaderName = name.trim().parse().map_err(|_| format!("`{name}` is no name of a header"))?;
+        let name: HeaderName = name
+            .trim()
+            .parse()
+            .map_err(|_| "what is before the colon is no name of a header, as `Authorization` is")?;
         if SECRET.contains(&name.as_str()) && !value.split_whitespace().any(|word| word.starts_with("env:")) {
             return Err(format!(
                 "a secret is not for the command line, where `ps` shows it; put it into the environment and write `{name}: env:KEY`"
@@ -35,7 +46,7 @@ impl FromStr for Header {
         let mut value = HeaderValue::from_str(&words?.join(" "))
             .map_err(|_| format!("the value of `{name}` has signs in it that no header may have"))?;
         value.set_sensitive(true);
-        Ok(Self { name, value, written: written.to_owned() })
+        Ok(Self { name, value })
     }
 }
 
@@ -51,6 +62,6 @@ fn revealed(word: &str) -> Result<String, String> {
 
 impl fmt::Debug for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.written)
+        write!(f, "{}: …", self.name)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::line::Line;
 use super::record::{Came, Fault, Record};
 use super::spent::Spent;
+use crate::cause::told;
 
 /// What all requests are sent with.
 #[derive(Clone, Debug)]
@@ -147,15 +147,7 @@ fn before_sending(begun: Instant, whole: Duration) -> Duration {
 
 /// What an error is called, and what it says with all that it comes from.
 fn fault(error: &Error, secret: Option<&str>) -> Fault {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let said = error.to_string();
-        if !message.contains(&said) {
-            message = format!("{message}: {said}");
-        }
-        source = error.source();
-    }
+    let mut message = told(error);
     if let Some(secret) = secret.filter(|secret| !secret.is_empty()) {
         message = message.replace(secret, "…");
     }

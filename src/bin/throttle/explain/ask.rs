@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest_throttle::header::HeaderMap;
 use reqwest_throttle::{Client, Error, Response, StatusCode, Url};
 
+use crate::cause::told;
 use crate::failure::Failure;
 use crate::secret::Header;
 
@@ -28,7 +29,7 @@ impl Asked {
     pub(crate) fn of(url: &str, headers: &[Header]) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::usage(format!("cannot ask: {error}; try again")))?;
-        runtime.block_on(get(url, headers)).map_err(|error| Failure::usage(in_one_sentence(&error)))
+        runtime.block_on(get(url, headers)).map_err(|error| unanswered(&error))
     }
 }
 
@@ -58,14 +59,10 @@ fn host(url: &Url) -> Option<String> {
     Some(url.port().map_or_else(|| name.to_owned(), |port| format!("{name}:{port}")))
 }
 
-/// With what lies at the bottom of it, which the network says.
-fn in_one_sentence(error: &Error) -> String {
+fn unanswered(error: &Error) -> Failure {
     if error.is_builder() {
-        return error.to_string();
+        return Failure::usage(error);
     }
-    let mut last: &dyn std::error::Error = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    format!("{error}: {last}; see whether the address is right and can be reached from here")
+    let said = told(error);
+    Failure::unfinished(format!("{said}; see whether the address is right and can be reached from here"))
 }
