@@ -44,6 +44,10 @@ const FORGOTTEN_AFTER_NANOS: u64 = 600_000_000_000;
 /// So many answers are kept that may be the last that the server counted. They overlap, so there are as many in flight.
 const MOST_HEARD: usize = 256;
 
+/// Only for an attack: without it.
+#[cfg(test)]
+pub(super) static SLIDES_OFF: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
 /// What one answer says of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
@@ -309,6 +313,10 @@ impl Stated {
 
     /// Whether little came back at a reset, and not because that was stated too early.
     fn slides_on(&self, report: &Report, anew: bool, now: Time) -> bool {
+        #[cfg(test)]
+        if SLIDES_OFF.load(std::sync::atomic::Ordering::Relaxed) {
+            return false;
+        }
         let rounding = if self.is_fine { self.longest_nanos / 5 } else { MOST_MARGIN_NANOS };
         let is_early = report.refused && report.resets_after.is_none_or(|resets| nanos(resets) <= rounding);
         // More is left than where ours of the last window still count.

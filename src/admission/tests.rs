@@ -1,5 +1,6 @@
 //! One gate by exact instants, in milliseconds.
 
+mod attack;
 mod brakes;
 mod hostile;
 mod leases;
