@@ -48,9 +48,9 @@ pub(crate) use effect::{Effect, Event};
 use gate::{Gate, Taken};
 pub(crate) use gate::{Rule, Use};
 pub(crate) use gates::GateName;
-use gates::Gates;
 #[cfg_attr(not(test), expect(unused_imports, reason = "for limits on what comes in"))]
 pub(crate) use gates::Overflow;
+use gates::{GateId, Gates};
 pub(crate) use grant::Grant;
 use lanes::{Course, Lanes};
 pub(crate) use order::Arrival;
@@ -60,7 +60,7 @@ use queue::{Ask, Waiting};
 pub use snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot, StatedSnapshot};
 use state::{Door, State, Sweep};
 pub(crate) use stated::Report;
-pub(crate) use wish::{Asked, Settings, Wish};
+pub(crate) use wish::{Asked, HandOver, Settings, Wish};
 
 /// The admission of all gates that belong together.
 #[derive(Debug)]
@@ -157,6 +157,7 @@ impl Admission {
                     course.push(id);
                 }
                 Some(_) => {}
+                None if self.state.gates.is_optional(name) => {}
                 None => too_many = Some(Refused::new(Reason::TooManyKeys, name.key.as_str())),
             }
         }
@@ -301,14 +302,34 @@ impl Admission {
         self.state.work();
     }
 
-    /// What was learned of answers at the gate of a name was not about everybody who passes there.
-    pub(crate) fn unlearn(&mut self, name: &GateName, now: Time) {
+    /// Which of the gates that it passed has this name.
+    pub(crate) fn place(&self, grant: &Grant, name: &GateName) -> Option<usize> {
+        let gate = self.state.gates.find(name)?;
+        self.state.grants.gates_of(grant).position(|passed| passed == gate)
+    }
+
+    /// What was learned of answers at a gate was not about everybody who passes there.
+    pub(crate) fn hand_over(&mut self, HandOver { from, stated, found }: &HandOver, now: Time) {
         self.state.advance(now);
-        if let Some(gate) = self.state.gates.find(name) {
-            self.state.gates[gate].unlearn();
-            self.state.sweep_lanes(gate);
-            self.state.changed(gate);
+        let Some(gate) = self.state.gates.find(from) else { return };
+        for (name, to) in stated {
+            let is_its = |other: &str| name.as_ref().is_none_or(|name| **name == *other);
+            let meters = self.state.gates[gate].give_up_stated(is_its);
+            let to = self.state.gates.find_or_make(to, self.state.due).filter(|_| !meters.is_empty());
+            let Some(to) = to else { continue };
+            for meter in meters {
+                self.state.gates[to].adopt(meter);
+            }
+            self.state.changed(to);
         }
+        if let Some(to) =
+            found.as_ref().filter(|to| *to != from).and_then(|name| self.state.gates.find_or_make(name, self.state.due))
+        {
+            self.state.gates.give_up_found(gate, to, self.state.now);
+            self.state.changed(to);
+        }
+        self.state.sweep_lanes(gate);
+        self.state.changed(gate);
         self.state.work();
     }
 
@@ -320,8 +341,11 @@ impl Admission {
 
     /// The same at the gate of a name that the request did not pass, for nobody knew that it had to.
     pub(crate) fn refused_by_another(&mut self, grant: &Grant, name: &GateName, wait: Wait, now: Time) {
+        let Some(gate) = self.state.gates.find_or_make(name, self.state.due) else {
+            return self.refused(grant, 0, wait, now);
+        };
         self.in_vain(grant, usize::MAX, now, |_, _, _| {});
-        self.pause(name, now.plus(nanos(backoff::pause(wait, 0))), now);
+        self.pause_at(gate, now.plus(nanos(backoff::pause(wait, 0))));
     }
 
     /// The server could not do what was asked, or did not answer: its gate lets go less for a while, and nobody before a wait
@@ -403,7 +427,11 @@ impl Admission {
     /// Nobody passes the gate of a name before `until`. It is made for that, however many there are.
     pub(crate) fn pause(&mut self, name: &GateName, until: Time, now: Time) {
         self.state.advance(now);
-        let gate = self.state.gates.find(name).unwrap_or_else(|| self.state.gates.make(name, self.state.due));
+        let gate = self.state.gates.make_anyway(name, self.state.due);
+        self.pause_at(gate, until);
+    }
+
+    fn pause_at(&mut self, gate: GateId, until: Time) {
         self.state.bring_up(gate);
         self.state.gates[gate].pause(until, self.state.now);
         self.state.sweep_lanes(gate);
@@ -416,9 +444,9 @@ impl Admission {
     pub(crate) fn count(&mut self, names: &[GateName], cost: &Cost, at: Time, now: Time) {
         self.state.advance(now);
         for name in names {
-            let gate = self.state.gates.find(name).unwrap_or_else(|| self.state.gates.make(name, self.state.due));
+            let gate = self.state.gates.make_anyway(name, self.state.due);
             self.state.bring_up(gate);
-            self.state.gates[gate].count(cost, at.min(self.state.now), self.state.now);
+            self.state.gates[gate].count(cost, at.min(self.state.now));
             self.state.sweep_lanes(gate);
             self.state.changed(gate);
         }

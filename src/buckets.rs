@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
+use crate::key::{Fingerprint, short};
 use crate::route::Route;
 use crate::signal::{Scope, Signal, StatedLimit};
 
@@ -44,10 +45,11 @@ enum Bucket {
     Route,
 }
 
-/// Which routes have stated how much of a limit, the latest last.
+/// Which routes have stated how much of a limit to somebody, the latest last.
 #[derive(Debug)]
 struct Watched {
     name: Arc<str>,
+    whose: Option<Fingerprint>,
     routes: Vec<(String, u64)>,
     turns: u32,
 }
@@ -64,16 +66,20 @@ impl Buckets {
     }
 
     /// Whether there is anything to learn.
-    pub(crate) fn is_news(&self, route: &Route, signal: &Signal) -> bool {
+    pub(crate) fn is_news(&self, route: &Route, whose: Option<Fingerprint>, signal: &Signal) -> bool {
         match bucket(signal) {
+            Some(Bucket::Named(names)) => match self.by_route.get(&route.template) {
+                Some(Bucket::Named(known)) => !names.iter().all(|name| known.contains(name)),
+                _ => true,
+            },
             Some(bucket) => self.by_route.get(&route.template) != Some(&bucket),
-            None => signal.limits.iter().any(|limit| !self.is_as_ever(route, limit)),
+            None => signal.limits.iter().any(|limit| !self.is_as_ever(route, whose, limit)),
         }
     }
 
-    fn is_as_ever(&self, route: &Route, limit: &StatedLimit) -> bool {
+    fn is_as_ever(&self, route: &Route, whose: Option<Fingerprint>, limit: &StatedLimit) -> bool {
         let Some(most) = limit.limit.map(f64::to_bits).filter(|_| !self.is_apart(&limit.name)) else { return true };
-        self.watched.iter().filter(|watched| *watched.name == *limit.name).any(|watched| {
+        self.watched.iter().filter(|watched| watched.is(&limit.name, whose)).any(|watched| {
             let mut routes = watched.routes.iter();
             routes.all(|(_, other)| *other == most) && watched.routes.iter().any(|(known, _)| *known == route.template)
         })
@@ -101,17 +107,30 @@ impl Buckets {
         alike.filter(|bucket| matches!(bucket, Bucket::Named(_)))
     }
 
-    /// Learns from what an answer says. True if what was learned before, of all routes, was about one of them.
-    pub(crate) fn learn(&mut self, route: &Route, signal: &Signal) -> bool {
-        let before = (self.are_several, self.apart.len());
-        match bucket(signal) {
-            Some(bucket) => self.put(route, bucket),
-            None => signal.limits.iter().for_each(|limit| self.watch(route, limit)),
-        }
-        before != (self.are_several, self.apart.len())
+    /// The names of those that are named.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.names.iter()
     }
 
-    fn put(&mut self, route: &Route, bucket: Bucket) {
+    /// Learns from what an answer says, to whoever it is. True if what was said before of the only bucket was not of all.
+    pub(crate) fn learn(&mut self, route: &Route, whose: Option<Fingerprint>, signal: &Signal) -> bool {
+        let were_several = self.are_several;
+        match bucket(signal) {
+            Some(bucket) => self.put(route, bucket),
+            None => signal.limits.iter().for_each(|limit| self.watch(route, whose, limit)),
+        }
+        self.are_several && !were_several
+    }
+
+    fn put(&mut self, route: &Route, mut bucket: Bucket) {
+        if let (Bucket::Named(names), Some(Bucket::Named(known))) = (&mut bucket, self.by_route.get(&route.template)) {
+            // A server may name only that of its limits that is the tightest just now.
+            let others =
+                known.iter().filter(|name| !names.contains(name)).take(MOST_OF_ONE.saturating_sub(names.len()));
+            let others: Vec<_> = others.cloned().collect();
+            names.extend(others);
+            names.sort();
+        }
         if self.by_route.len() >= MOST_ROUTES && !self.by_route.contains_key(&route.template) {
             return;
         }
@@ -125,10 +144,13 @@ impl Buckets {
             return;
         }
         self.names.extend(names.iter().cloned());
-        let is_other = self.by_route.values().next().is_some_and(|other| *other != bucket);
-        self.are_several |= is_other || !matches!(bucket, Bucket::Named(_));
+        let is_other = |other: &Bucket| match (other, &bucket) {
+            (Bucket::Named(other), Bucket::Named(names)) => !other.iter().any(|name| names.contains(name)),
+            _ => true,
+        };
+        self.are_several |= !matches!(bucket, Bucket::Named(_)) || self.by_route.values().next().is_some_and(is_other);
         if matches!(bucket, Bucket::Named(_)) {
-            for beginning in route.beginnings() {
+            for beginning in route.beginnings().take(MOST_ROUTES - self.by_route.len().min(MOST_ROUTES)) {
                 self.by_route.entry(beginning.to_owned()).or_insert_with(|| bucket.clone());
             }
         }
@@ -136,12 +158,12 @@ impl Buckets {
     }
 
     /// Whether routes turn out to have limits of their own: they state different ones by one name, again and again.
-    fn watch(&mut self, route: &Route, limit: &StatedLimit) {
+    fn watch(&mut self, route: &Route, whose: Option<Fingerprint>, limit: &StatedLimit) {
         let Some(most) = limit.limit.filter(|_| !self.is_apart(&limit.name)) else { return };
-        let place = self.watched.iter().position(|watched| *watched.name == *limit.name);
+        let place = self.watched.iter().position(|watched| watched.is(&limit.name, whose));
         let place = place.unwrap_or_else(|| {
             self.watched.truncate(MOST_WATCHED - 1);
-            self.watched.push(Watched { name: Arc::from(&*limit.name), routes: Vec::new(), turns: 0 });
+            self.watched.push(Watched { name: Arc::from(&*limit.name), whose, routes: Vec::new(), turns: 0 });
             self.watched.len() - 1
         });
         if self.watched[place].states(route, most.to_bits()) && self.apart.len() < MOST_WATCHED {
@@ -156,18 +178,22 @@ fn bucket(signal: &Signal) -> Option<Bucket> {
         Scope::Route => Some(Bucket::Route),
         Scope::Bucket(name) if signal.limits.iter().any(|limit| limit.name == *name) => {
             let mut names: SmallVec<[Arc<str>; 1]> =
-                signal.limits.iter().map(|limit| Arc::from(&*limit.name)).collect();
+                signal.limits.iter().map(|limit| Arc::from(short(&limit.name))).collect();
             names.sort();
             names.dedup();
             names.truncate(MOST_OF_ONE);
             Some(Bucket::Named(names))
         }
-        Scope::Bucket(number) => Some(Bucket::Numbered(Arc::from(number.as_str()))),
+        Scope::Bucket(number) => Some(Bucket::Numbered(Arc::from(short(number)))),
         _ => None,
     }
 }
 
 impl Watched {
+    fn is(&self, name: &str, whose: Option<Fingerprint>) -> bool {
+        *self.name == *name && self.whose == whose
+    }
+
     /// Whether that is enough.
     fn states(&mut self, route: &Route, most: u64) -> bool {
         if let Some(place) = self.routes.iter().position(|(template, _)| *template == route.template) {
@@ -220,8 +246,8 @@ mod tests {
     #[test]
     fn a_resource_is_that_of_its_route_and_of_those_that_begin_alike() {
         let mut buckets = Buckets::default();
-        buckets.learn(&get("/repos/a/b"), &github("core"));
-        buckets.learn(&get("/search/code"), &github("code_search"));
+        buckets.learn(&get("/repos/a/b"), None, &github("core"));
+        buckets.learn(&get("/search/code"), None, &github("code_search"));
         assert_eq!(names(&buckets, "/repos/a/b"), "core");
         assert_eq!(names(&buckets, "/repos/c"), "core");
         assert_eq!(names(&buckets, "/search/users"), "code_search", "until it has been tried");
@@ -233,13 +259,13 @@ mod tests {
     fn what_a_server_has_but_one_of_is_for_all_and_of_several_each_counts() {
         let mut buckets = Buckets::default();
         let one = signal(&[("ratelimit", "\"api\";r=5;t=9")]);
-        assert!(!buckets.learn(&get("/a"), &one) && !buckets.learn(&get("/b"), &one) && buckets.is_empty());
-        assert!(buckets.learn(&get("/c"), &signal(&[("ratelimit", "\"other\";r=5;t=9")])));
+        assert!(!buckets.learn(&get("/a"), None, &one) && !buckets.learn(&get("/b"), None, &one) && buckets.is_empty());
+        assert!(buckets.learn(&get("/c"), None, &signal(&[("ratelimit", "\"other\";r=5;t=9")])));
         assert_eq!((names(&buckets, "/b"), names(&buckets, "/c")), ("api".to_owned(), "other".to_owned()));
         for field in ["\"api\";r=0;t=9, \"day\";r=7;t=99", "\"day\";r=0;t=99, \"api\";r=0;t=9"] {
-            buckets.learn(&get("/a"), &signal(&[("ratelimit", field)]));
+            buckets.learn(&get("/a"), None, &signal(&[("ratelimit", field)]));
             assert_eq!(names(&buckets, "/a"), "api+day");
-            assert!(!buckets.is_news(&get("/a"), &signal(&[("ratelimit", field)])));
+            assert!(!buckets.is_news(&get("/a"), None, &signal(&[("ratelimit", field)])));
         }
     }
 
@@ -251,14 +277,14 @@ mod tests {
             signal(&[&count[..], &[("x-ratelimit-bucket", bucket)]].concat())
         };
         let mut buckets = Buckets::default();
-        buckets.learn(&get("/channels/1/messages/2"), &discord("abcd1234"));
+        buckets.learn(&get("/channels/1/messages/2"), None, &discord("abcd1234"));
         assert_eq!(names(&buckets, "/channels/1/messages/3"), "abcd1234 (1)");
         assert_eq!(names(&buckets, "/channels/7/messages/3"), "abcd1234 (7)");
         assert_eq!(names(&buckets, "/channels/7/pins"), "");
-        buckets.learn(&get("/channels/1/messages/2"), &discord("ef"));
+        buckets.learn(&get("/channels/1/messages/2"), None, &discord("ef"));
         assert_eq!(names(&buckets, "/channels/1/messages/3"), "ef (1)", "it may change");
         for bucket in 0..2 * MOST_BUCKETS {
-            buckets.learn(&get(&format!("/{bucket}a/b")), &discord(&bucket.to_string()));
+            buckets.learn(&get(&format!("/{bucket}a/b")), None, &discord(&bucket.to_string()));
         }
         assert!(buckets.names.len() <= MOST_BUCKETS && buckets.by_route.len() <= MOST_ROUTES);
     }
@@ -267,9 +293,23 @@ mod tests {
     fn routes_that_state_different_limits_in_turns_have_their_own() {
         let mut buckets = Buckets::default();
         let turns = [("/a", "900"), ("/b", "15"), ("/a", "900"), ("/b", "15"), ("/a", "900")];
-        let learned = turns.map(|(path, limit)| buckets.learn(&get(path), &trio(limit)));
-        assert_eq!(learned, [false, false, false, false, true]);
+        let apart = turns.map(|(path, limit)| {
+            buckets.learn(&get(path), None, &trio(limit));
+            buckets.is_apart("requests")
+        });
+        assert_eq!(apart, [false, false, false, false, true]);
         assert_eq!(names(&buckets, "/c"), "GET /c");
+    }
+
+    #[test]
+    fn two_plans_are_not_two_routes() {
+        let mut buckets = Buckets::default();
+        let who = |nth| Some(Fingerprint::of(&[nth], &[0; 16]));
+        for _ in 0..5 {
+            buckets.learn(&get("/a"), who(1), &trio("900"));
+            buckets.learn(&get("/b"), who(2), &trio("15"));
+        }
+        assert!(!buckets.is_apart("requests"));
     }
 
     #[test]
@@ -278,7 +318,7 @@ mod tests {
         for round in 0..20 {
             let limit = ["20", "10"][usize::from(round / 5 % 2 == 1)];
             for path in ["/a", "/b", "/c"] {
-                assert!(!buckets.learn(&get(path), &trio(limit)));
+                buckets.learn(&get(path), None, &trio(limit));
             }
         }
         assert_eq!(names(&buckets, "/a"), "");

@@ -9,7 +9,7 @@ use reqwest::{IntoUrl, Request, Response, Url, retry};
 
 use crate::admission::Snapshot;
 use crate::backoff::Backoff;
-use crate::counting::{FIRST_HOST, Rules};
+use crate::counting::{FIRST_HOST, LEARNED, Rules};
 use crate::error::Error;
 use crate::exchange::{Exchange, MOST_ATTEMPTS, RETRY_BUDGET, Retries, Terms};
 use crate::invalid::Invalid;
@@ -272,7 +272,7 @@ impl ClientBuilder {
         let learned = Limits::new();
         let limits = [self.each_host.with(careful), self.whole.unwrap_or_default(), self.each_key, learned];
         let limits = limits.into_iter().chain(self.hosts.into_iter().map(|(_, limits)| limits));
-        let limiter = self.limiter.rules(limits).build()?;
+        let limiter = self.limiter.rules(limits).optional(LEARNED).build()?;
         let (http, redirects) = match self.http {
             Http::Ours(http) => {
                 let http = http.redirect(reqwest::redirect::Policy::none()).retry(retry::never());

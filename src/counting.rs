@@ -2,13 +2,15 @@
 //! answers have taught of its credential and of the bucket that it is in.
 
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::{PoisonError, RwLock};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::admission::GateName;
+use crate::admission::{GateName, HandOver};
 use crate::buckets::Buckets;
 use crate::credential;
 use crate::key::{Fingerprint, Key};
@@ -28,12 +30,14 @@ pub(crate) const LEARNED: usize = 3;
 /// Those of the first host that has its own.
 pub(crate) const FIRST_HOST: usize = 4;
 
-/// So many hosts are known without looking their limits up again.
+/// So many hosts are known.
 const MOST_KNOWN: usize = 1_000;
 /// And so many ports of each.
 const MOST_PORTS: usize = 16;
-/// And so many credentials; whoever comes later shares the gate of the host, for a token of one's own for each request tells nothing.
+/// And so many credentials; who is new takes the place of who was not used for the longest time.
 const MOST_CREDENTIALS: usize = 1_000;
+/// And so many that were used once and may be made for each request.
+const MOST_TRIED: usize = 64;
 
 /// By which limits requests are counted.
 #[derive(Debug)]
@@ -49,6 +53,11 @@ pub(crate) struct Rules {
     known: RwLock<HashMap<String, Vec<Host>>>,
 }
 
+type Gates = SmallVec<[GateName; 1]>;
+
+/// By whom a host is asked; without a credential, by nobody.
+type Whose = Option<Fingerprint>;
+
 /// One host at one port.
 #[derive(Debug)]
 struct Host {
@@ -56,14 +65,17 @@ struct Host {
     /// The limiter of requests that name no key.
     limiter: Limiter,
     gate: GateName,
-    /// The first credential that it was asked with, or none.
-    first: Option<Fingerprint>,
-    /// Those that it was asked with, once there are several: each has limits of its own.
-    credentials: HashSet<Option<Fingerprint>>,
+    /// Who asked first.
+    first: Option<Whose>,
+    /// Who asks, once they are several, and when each did last: each has limits of its own.
+    credentials: HashMap<Whose, AtomicU64>,
+    tried: VecDeque<Whose>,
     buckets: Buckets,
+    /// Counts requests.
+    clock: AtomicU64,
+    /// Counts what was learned: requests may have to pass other gates than before.
+    version: u64,
 }
-
-type Gates = SmallVec<[GateName; 1]>;
 
 /// Where one request is counted.
 #[derive(Debug)]
@@ -71,6 +83,7 @@ pub(crate) struct Course {
     /// All gates that it passes, that of its host first.
     pub(crate) limiter: Limiter,
     request: Option<Of>,
+    version: u64,
 }
 
 /// The gates that an answer is about: that at which it refuses, and those of whose limits it speaks.
@@ -85,8 +98,11 @@ pub(crate) struct About {
 struct Of {
     host: String,
     port: Option<u16>,
-    credential: Option<Fingerprint>,
+    whose: Whose,
+    /// Whether others will have the same credential.
+    lasts: bool,
     route: Route,
+    key: Option<Key>,
 }
 
 impl About {
@@ -116,25 +132,46 @@ impl Rules {
         Self { one: true, ..Self::new(HashMap::new(), None) }
     }
 
-    /// Where a request is counted.
-    pub(crate) fn course(&self, of: &Limiter, request: &impl Letter, key: Option<&Key>) -> Course {
+    /// Where a request is counted, which is sent for the first time or not.
+    pub(crate) fn course(&self, of: &Limiter, request: &impl Letter, key: Option<&Key>, is_first: bool) -> Course {
         if self.one {
             let limiter = key.map_or_else(|| of.clone(), |key| of.key(key.as_str()));
-            return Course { limiter, request: None };
+            return Course { limiter, request: None, version: 0 };
         }
+        let request = self.describe(request, key);
+        let known = self.read(&request, |host| host.knows(&request).then(|| host.course(of, &request)));
+        let (limiter, version) = known.flatten().unwrap_or_else(|| {
+            let (learned, course) = self.write(of, &request, |host| {
+                let learned = host.meet(request.whose, request.lasts, is_first);
+                (learned, host.course(of, &request))
+            });
+            if let Some(learned) = learned {
+                of.hand_over(&learned);
+            }
+            course
+        });
+        Course { limiter, request: Some(request), version }
+    }
+
+    fn describe(&self, request: &impl Letter, key: Option<&Key>) -> Of {
         let (host, port) = request.host();
         let hidden = |secret: &[u8]| Fingerprint::of(secret, &self.hash_key);
-        let credential = credential::of(request.headers()).map(hidden);
-        let route = Route::of(request.method(), request.path(), |id| hidden(id.as_bytes()).to_string());
-        let request = Of { host: host.to_owned(), port, credential, route };
-        let known = self.read(&request, |host| host.knows(&request).then(|| host.limiter(of, &request, key)));
-        let limiter = known.flatten().unwrap_or_else(|| {
-            self.write(of, &request, |host| {
-                host.meet(of, credential);
-                host.limiter(of, &request, key)
-            })
-        });
-        Course { limiter, request: Some(request) }
+        let credential = credential::of(request.headers());
+        let whose = credential.map(|credential| hidden(credential.secret));
+        let lasts = credential.is_none_or(|credential| credential.lasts);
+        let route = Route::of(request.method(), request.path(), |part| hidden(part.as_bytes()).short());
+        Of { host: host.to_owned(), port, whose, lasts, route, key: key.cloned() }
+    }
+
+    /// Whether something was learned meanwhile, so that a request has other gates to pass.
+    pub(crate) fn has_moved(&self, of: &Limiter, course: &mut Course) -> bool {
+        let Some(request) = &course.request else { return false };
+        let moved = self.read(request, |host| (host.version != course.version).then(|| host.course(of, request)));
+        let Some((limiter, version)) = moved.flatten() else { return false };
+        course.version = version;
+        let has_others = limiter.gates() != course.limiter.gates();
+        course.limiter = limiter;
+        has_others
     }
 
     /// The limiter of whatever goes to a host.
@@ -149,13 +186,17 @@ impl Rules {
 
     /// Learns from an answer in which bucket its request was, and answers what it is about.
     pub(crate) fn learn(&self, course: &Course, signal: &Signal) -> About {
-        let learned = course.request.as_ref().and_then(|request| {
-            if self.read(request, |host| host.buckets.is_news(&request.route, signal))? {
-                self.write(&course.limiter, request, |host| host.learn(&course.limiter, request, signal));
+        let (of, request) = (&course.limiter, course.request.as_ref());
+        let about = request.and_then(|request| {
+            if self.read(request, |host| host.buckets.is_news(&request.route, host.known(request.whose), signal))? {
+                let learned = self.write(of, request, |host| host.learn(request, signal));
+                for learned in learned {
+                    of.hand_over(&learned);
+                }
             }
             self.read(request, |host| host.about(request, signal))
         });
-        learned.unwrap_or_else(|| About::all(&course.limiter.gates()[0], signal))
+        about.unwrap_or_else(|| About::all(&of.gates()[0], signal))
     }
 
     fn read<R>(&self, request: &Of, act: impl FnOnce(&Host) -> R) -> Option<R> {
@@ -163,14 +204,19 @@ impl Rules {
         known.get(&request.host)?.iter().find(|host| host.port == request.port).map(act)
     }
 
+    /// Others' code must not be called by `act`: nothing may wake anybody.
     fn write<R>(&self, of: &Limiter, request: &Of, act: impl FnOnce(&mut Host) -> R) -> R {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_KNOWN && !known.contains_key(&request.host) {
-            known.clear();
+            let plain = known.iter().find(|(_, ports)| ports.iter().all(Host::is_plain));
+            let name = plain.or(known.iter().next()).map(|(name, _)| name.clone());
+            name.map(|name| known.remove(&name));
         }
         let ports = known.entry(request.host.clone()).or_default();
         let place = ports.iter().position(|host| host.port == request.port).unwrap_or_else(|| {
-            ports.truncate(MOST_PORTS - 1);
+            if ports.len() >= MOST_PORTS {
+                ports.swap_remove(ports.iter().position(Host::is_plain).unwrap_or_default());
+            }
             ports.push(self.host(of, request));
             ports.len() - 1
         });
@@ -179,8 +225,17 @@ impl Rules {
 
     fn host(&self, of: &Limiter, request: &Of) -> Host {
         let gates = self.gates(&request.host, request.port);
-        let (port, gate, first) = (request.port, gates[0].clone(), request.credential);
-        Host { port, limiter: of.through(gates), gate, first, credentials: HashSet::new(), buckets: Buckets::default() }
+        Host {
+            port: request.port,
+            gate: gates[0].clone(),
+            limiter: of.through(gates),
+            first: None,
+            credentials: HashMap::new(),
+            tried: VecDeque::new(),
+            buckets: Buckets::default(),
+            clock: AtomicU64::new(0),
+            version: 0,
+        }
     }
 
     /// The gates of a host, its own first.
@@ -194,43 +249,89 @@ impl Rules {
 }
 
 impl Host {
+    /// Nothing was learned of it.
+    fn is_plain(&self) -> bool {
+        self.credentials.is_empty() && self.buckets.is_empty()
+    }
+
     fn knows(&self, request: &Of) -> bool {
-        match self.credentials.len() {
-            0 => self.first == request.credential,
-            MOST_CREDENTIALS.. => true,
-            _ => self.credentials.contains(&request.credential),
+        if self.credentials.is_empty() {
+            return self.first == Some(request.whose);
         }
+        let now = self.clock.fetch_add(1, Relaxed);
+        self.credentials.get(&request.whose).is_some_and(|last| {
+            last.store(now, Relaxed);
+            true
+        })
     }
 
-    /// Somebody else asks: what was learned at the host was about the first one only.
-    fn meet(&mut self, of: &Limiter, credential: Option<Fingerprint>) {
-        if self.credentials.is_empty() && self.first != credential {
-            of.unlearn(&self.gate);
-            self.credentials.insert(self.first);
-        }
-        if !self.credentials.is_empty() {
-            self.credentials.insert(credential);
-        }
+    /// Whoever has a gate of its own.
+    fn known(&self, whose: Whose) -> Whose {
+        whose.filter(|_| self.credentials.contains_key(&whose))
     }
 
-    fn limiter(&self, of: &Limiter, request: &Of, key: Option<&Key>) -> Limiter {
-        if key.is_none() && self.credentials.is_empty() && self.buckets.is_empty() {
-            return self.limiter.clone();
+    /// Somebody asks. What was learned at the host was about the first one only.
+    fn meet(&mut self, whose: Whose, lasts: bool, is_first: bool) -> Option<HandOver> {
+        let is_tried = self.tried.contains(&whose);
+        let is_known = lasts || (is_tried && is_first);
+        if !is_known {
+            // A token may be made for each request: what is said to the first who has it is said to all.
+            if is_first && !is_tried {
+                self.tried.truncate(MOST_TRIED - 1);
+                self.tried.push_front(whose);
+            }
+            return None;
+        }
+        self.tried.retain(|tried| *tried != whose);
+        let first = *self.first.get_or_insert(whose);
+        if self.credentials.is_empty() && first == whose {
+            return None;
+        }
+        self.version += 1;
+        let begins = self.credentials.is_empty();
+        self.enter(first);
+        self.enter(whose);
+        let found = self.gate_of(first);
+        let stated = self.stated(&found);
+        begins.then(|| HandOver { from: self.gate.clone(), stated, found: Some(found) })
+    }
+
+    fn enter(&mut self, whose: Whose) {
+        if self.credentials.len() >= MOST_CREDENTIALS && !self.credentials.contains_key(&whose) {
+            let oldest = self.credentials.iter().min_by_key(|(_, last)| last.load(Relaxed)).map(|(oldest, _)| *oldest);
+            oldest.map(|oldest| self.credentials.remove(&oldest));
+        }
+        self.credentials.insert(whose, AtomicU64::new(self.clock.fetch_add(1, Relaxed)));
+    }
+
+    /// The gates of what was stated at one that is now somebody's alone.
+    fn stated(&self, whose: &GateName) -> Vec<(Option<Arc<str>>, GateName)> {
+        if self.buckets.is_empty() {
+            return vec![(None, whose.clone())];
+        }
+        let bucket = |name: &Arc<str>| (Some(Arc::clone(name)), learned(Key::bucket(&whose.key, name)));
+        self.buckets.all().map(bucket).chain([(None, whose.clone())]).collect()
+    }
+
+    fn course(&self, of: &Limiter, request: &Of) -> (Limiter, u64) {
+        if request.key.is_none() && self.is_plain() {
+            return (self.limiter.clone(), self.version);
         }
         let mut gates = self.limiter.gates().clone();
-        gates.extend(key.map(named));
+        gates.extend(request.key.as_ref().map(named));
         gates.extend(Some(self.whose(request)).filter(|gate| *gate != self.gate));
         gates.extend(self.buckets(request));
-        of.through(gates)
+        (of.through(gates), self.version)
     }
 
     /// The gate of whoever asks: that of the host, if it is the only one.
     fn whose(&self, request: &Of) -> GateName {
-        if self.credentials.contains(&request.credential) {
-            learned(Key::credential(&self.gate.key, request.credential))
-        } else {
-            self.gate.clone()
-        }
+        let is_known = self.credentials.contains_key(&request.whose);
+        if is_known { self.gate_of(request.whose) } else { self.gate.clone() }
+    }
+
+    fn gate_of(&self, whose: Whose) -> GateName {
+        learned(Key::credential(&self.gate.key, whose))
     }
 
     /// The gates of the buckets that a request is in, as far as that is known.
@@ -242,13 +343,19 @@ impl Host {
         self.buckets.names(&request.route).iter().map(|name| learned(Key::bucket(&whose, name))).collect()
     }
 
-    /// Learns what an answer says of buckets. What was learned before of all may have been about some.
-    fn learn(&mut self, of: &Limiter, request: &Of, signal: &Signal) {
-        if self.buckets.learn(&request.route, signal) {
-            of.unlearn(&self.gate);
-            let all = self.credentials.iter();
-            all.for_each(|whose| of.unlearn(&learned(Key::credential(&self.gate.key, *whose))));
+    /// Learns what an answer says of buckets. What was stated before of all may have been about some.
+    fn learn(&mut self, request: &Of, signal: &Signal) -> Vec<HandOver> {
+        self.version += 1;
+        let whose = self.known(request.whose);
+        if !self.buckets.learn(&request.route, whose, signal) {
+            return Vec::new();
         }
+        let all = self.credentials.keys().map(|whose| self.gate_of(*whose)).chain([self.gate.clone()]);
+        let hand_over = |from: GateName| {
+            let bucket = |name: &Arc<str>| (Some(Arc::clone(name)), learned(Key::bucket(&from.key, name)));
+            HandOver { stated: self.buckets.all().map(bucket).collect(), found: None, from }
+        };
+        all.map(hand_over).collect()
     }
 
     /// The gates that an answer is about.

@@ -161,11 +161,11 @@ impl Exchange {
         key: Option<&Key>,
         trip: &mut Trip<W::Response>,
     ) -> Result<Next<W>, W::Error> {
-        let course = self.rules.course(&self.limiter, &request, key);
-        let limiter = &course.limiter;
+        let is_first = trip.attempts.sent == 0 && trip.place.is_none();
+        let mut course = self.rules.course(&self.limiter, &request, key, is_first);
         // What comes too late anyway is not sent.
-        let late = || Err(Refused::new(Reason::Deadline, limiter.key_name()).into());
-        let passed = if trip.is_late() { late() } else { self.pass(limiter, wire, trip).await };
+        let late = |course: &Course| Err(Refused::new(Reason::Deadline, course.limiter.key_name()).into());
+        let passed = if trip.is_late() { late(&course) } else { self.pass(&mut course, wire, trip).await };
         let permit = match passed {
             Ok(permit) => permit,
             Err(Unsent::Wire(error)) => return Err(error),
@@ -184,15 +184,16 @@ impl Exchange {
     }
 
     /// Waits for a permit, and for what sends, until the permit still holds when the request leaves: a pause that came in
-    /// between recalls it.
+    /// between recalls it, and what was learned of whose limits there are may send it to other gates.
     async fn pass<W: Wire>(
         &self,
-        limiter: &Limiter,
+        course: &mut Course,
         wire: &mut W,
         trip: &mut Trip<W::Response>,
     ) -> Result<Permit, Unsent<W::Error>> {
         let (mut place, waiting) = (trip.place, trip.waiting());
         loop {
+            let limiter = course.limiter.clone();
             let mut acquire = pin!(limiter.acquire_in_place(place, &waiting));
             let permit = poll_fn(|cx| {
                 let permit = acquire.as_mut().poll(cx);
@@ -212,7 +213,7 @@ impl Exchange {
                         permit.give_back();
                         return Err(unsent);
                     }
-                    if !permit.recalled() {
+                    if !self.rules.has_moved(&limiter, course) && !permit.recalled() {
                         return Ok(permit);
                     }
                     place = permit.return_unsent();

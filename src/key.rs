@@ -1,10 +1,14 @@
 //! What a limit is counted against: a host, a name, or a credential that is not kept.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::Hasher;
 use std::sync::Arc;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// How much of a name is kept that comes from a server.
+const LONGEST: usize = 60;
 
 /// The name of one gate. Cheap to clone, and safe to print.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,14 +33,22 @@ impl Key {
 
     /// What is counted by a bucket of a server's own.
     pub(crate) fn bucket(of: &Self, name: &str) -> Self {
-        // It comes from the server: one line, and not a long one.
-        let name = name.chars().take(60).map(|c| if c.is_control() { '?' } else { c });
-        Self::new(&format!("{of} {}", name.collect::<String>()))
+        Self::new(&format!("{of} {}", short(name)))
     }
 
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// A name that comes from a server: one line, and not a long one. What is cut is told from others by a hash.
+pub(crate) fn short(name: &str) -> Cow<'_, str> {
+    let is_plain = |letter: char| !letter.is_control();
+    if name.len() <= LONGEST && name.chars().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let beginning: String = name.chars().take(LONGEST / 2).map(|c| if is_plain(c) { c } else { '?' }).collect();
+    Cow::Owned(format!("{beginning}~{}", Fingerprint::of(name.as_bytes(), &[0; 16]).short()))
 }
 
 /// What is kept of a credential: a keyed hash (SipHash-2-4, 128 bits). Without the key of the hash a guess cannot be tried out.
@@ -49,6 +61,11 @@ impl Fingerprint {
         let mut hasher = SipHasher24::new_with_key(hash_key);
         hasher.write(secret);
         Self(hasher.finish128().as_u128())
+    }
+
+    /// As much of it as tells a few from each other.
+    pub(crate) fn short(self) -> String {
+        format!("{:016x}", self.0 >> 64)
     }
 }
 
@@ -94,8 +111,10 @@ mod tests {
 
     #[test]
     fn a_bucket_is_named_in_one_short_line() {
-        let long = Key::bucket(&Key::new("a"), &format!("b\n{}", "c".repeat(1_000)));
-        assert!(long.as_str().starts_with("a b?cc") && long.as_str().len() < 80);
+        let long = |end| Key::bucket(&Key::new("a"), &format!("b\n{}{end}", "c".repeat(1_000)));
+        assert!(long(1).as_str().starts_with("a b?cc") && long(1).as_str().len() < 80);
+        assert_ne!(long(1), long(2), "told apart all the same");
+        assert_eq!(Key::bucket(&Key::new("a"), "core").as_str(), "a core");
     }
 
     /// The first vector of SipHash-2-4-128's authors: key 00…0f, no input.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::{Instant, timeout_at};
 
-use crate::admission::{Admission, Arrival, Asked, GateName, Rule, Settings, Snapshot, Use, Wish};
+use crate::admission::{Admission, Arrival, Asked, GateName, HandOver, Rule, Settings, Snapshot, Use, Wish};
 use crate::context::Context;
 use crate::cost::Cost;
 use crate::driver::Shared;
@@ -127,8 +127,8 @@ impl Limiter {
     }
 
     /// What was learned of answers at a gate was not about everybody who passes there.
-    pub(crate) fn unlearn(&self, gate: &GateName) {
-        self.0.shared.with(|core, now| core.unlearn(gate, now));
+    pub(crate) fn hand_over(&self, what: &HandOver) {
+        self.0.shared.with(|core, now| core.hand_over(what, now));
     }
 
     pub(crate) fn max_wait(&self) -> Duration {
@@ -360,6 +360,14 @@ impl LimiterBuilder {
     pub(crate) fn rules(mut self, rules: impl IntoIterator<Item = Limits>) -> Self {
         if let Ok(settings) = &mut self.settings {
             settings.rules = rules.into_iter().map(|limits| Rule { limits, ..Rule::default() }).collect();
+        }
+        self
+    }
+
+    /// The limits of this rule are gone without where there are too many keys.
+    pub(crate) fn optional(mut self, rule: usize) -> Self {
+        if let Ok(settings) = &mut self.settings {
+            settings.rules[rule].optional = true;
         }
         self
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::admission::{Arrival, GateName, Grant, Report};
+use crate::admission::{Admission, Arrival, GateName, Grant, Report};
 use crate::cost::Unit;
 use crate::entrance::Entrance;
 use crate::wait::Reply;
@@ -72,15 +72,16 @@ impl Permit {
     pub(crate) fn heard_about(&mut self, reply: Reply, gate: GateName, reports: &[(GateName, Vec<Report>)]) {
         let Some(grant) = &self.grant else { return };
         let refusal = self.about.insert(gate);
-        let place = |name: &GateName| self.entrance.gates.iter().position(|gate| gate == name);
+        let first = &self.entrance.gates[0];
+        let place = |core: &Admission, name| if name == first { Some(0) } else { core.place(grant, name) };
         self.entrance.shared.with(|core, now| {
             for (gate, reports) in reports.iter().filter(|(_, reports)| !reports.is_empty()) {
-                match place(gate) {
+                match place(core, gate) {
                     Some(place) => core.report(grant, place, reports, now),
                     None => core.report_of_another(gate, reports, now),
                 }
             }
-            match (reply, place(refusal)) {
+            match (reply, place(core, refusal)) {
                 (Reply::Taken, _) => core.answered(grant, now),
                 (Reply::Failed(wait), _) => core.failed(grant, 0, wait, now),
                 (Reply::Refused(wait), Some(place)) => core.refused(grant, place, wait, now),

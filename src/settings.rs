@@ -103,11 +103,11 @@ impl ClientBuilder {
         self
     }
 
-    /// How many hosts and keys there may be that are not at rest, as [`LimiterBuilder::max_keys`](crate::LimiterBuilder::max_keys). 100 000 unless set; at least 8,
+    /// How many hosts and keys there may be that are not at rest, as [`LimiterBuilder::max_keys`](crate::LimiterBuilder::max_keys). 100 000 unless set; at least 3,
     /// for a request passes up to as many.
     pub fn max_keys(mut self, most: usize) -> Self {
-        if most < 8 {
-            self.refuse(Invalid::new("max_keys", most.to_string(), "at least 8: a request passes up to as many"));
+        if most < 3 {
+            self.refuse(Invalid::new("max_keys", most.to_string(), "at least 3: a request passes up to as many"));
         }
         self.limiter = self.limiter.max_keys(most);
         self

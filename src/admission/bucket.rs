@@ -108,6 +108,12 @@ impl Bucket {
         Charge { bought: self.bought, drains: self.drains, at: self.time(now) }
     }
 
+    /// Takes `cost` for what somebody else took at this instant, less what has come in since, up to what was charged later.
+    pub(super) fn count(&mut self, cost: u64, at: Time) {
+        let later = self.bought_at.0.saturating_sub(self.ticks(at).0) / self.scale.interval_ticks;
+        self.charge(cost.saturating_sub(later.saturating_mul(self.scale.grain)), at);
+    }
+
     /// Takes more for what was charged before. What comes back of it later is as old as the first of it.
     pub(super) fn charge_more(&mut self, cost: u64, first: Charge, now: Time) -> Charge {
         self.charge(cost, now);

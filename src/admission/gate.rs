@@ -28,6 +28,8 @@ pub(crate) struct Rule {
     pub(crate) shared: bool,
     /// Whether refusals leave them as they are.
     pub(crate) fixed: bool,
+    /// Whether a request goes without it where there are too many gates.
+    pub(crate) optional: bool,
 }
 
 /// Everything that a request to one key must pass.
@@ -80,7 +82,7 @@ pub(crate) enum Use {
 
 impl Gate {
     pub(super) fn new(rule: &Rule) -> Self {
-        let Rule { limits, shared, fixed } = rule;
+        let Rule { limits, shared, fixed, .. } = rule;
         let slots = Slots::new(limits.most_in_flight());
         let (pause, reserved) = (Pause::default(), [0; 3]);
         let brake = (!fixed).then(Brake::default);

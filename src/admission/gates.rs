@@ -160,8 +160,25 @@ impl Gates {
         further
     }
 
+    /// The gate of a name, made on first use however many there are.
+    pub(super) fn make_anyway(&mut self, name: &GateName, now: Time) -> GateId {
+        self.find_or_make(name, now).unwrap_or_else(|| self.make(name, now))
+    }
+
+    /// Whether a request goes without it where there are too many.
+    pub(super) fn is_optional(&self, name: &GateName) -> bool {
+        self.rules[name.rule].rule.optional
+    }
+
+    /// What refusals have taught at one gate was about another.
+    pub(super) fn give_up_found(&mut self, from: GateId, to: GateId, now: Time) {
+        if let Some((from, to)) = self.slab.get2_mut(from, to) {
+            from.gate.give_up_found(&mut to.gate, now);
+        }
+    }
+
     /// Makes the gate of a name, however many there are.
-    pub(super) fn make(&mut self, name: &GateName, now: Time) -> GateId {
+    fn make(&mut self, name: &GateName, now: Time) -> GateId {
         let Current { rule, version, further } = &self.rules[name.rule];
         let (gate, version) = match further.map(|further| &self.slab[further]) {
             Some(further) => (further.gate.split(now), further.version),

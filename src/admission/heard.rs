@@ -147,7 +147,9 @@ impl Gate {
     /// The same of an answer to one that did not pass here, for nobody knew that it had to.
     pub(super) fn report_of_another(&mut self, reports: &[Report], now: Time) {
         for report in reports {
-            self.stated(report, 0).report(None, report, now);
+            let meter = self.stated(report, 0);
+            meter.earlier_ended(true);
+            meter.report(None, report, now);
         }
         self.forget_oldest();
     }
@@ -170,17 +172,35 @@ impl Gate {
         }
     }
 
-    /// What was learned here of answers was not about everybody who passes: it is forgotten.
-    pub(super) fn unlearn(&mut self) {
-        let found = self.is_found();
-        self.meters.retain(|meter| meter.is_set() && !found);
-        self.brake = self.brake.take().map(|brake| if found { Brake::default() } else { brake });
+    /// What the server says of limits by these names was not about everybody who passes: it is another gate's.
+    pub(super) fn give_up_stated(&mut self, is_anothers: impl Fn(&str) -> bool) -> Vec<Meter> {
+        let is = |meter: &mut Meter| meter.stated_name().is_some_and(|name| is_anothers(name));
+        self.meters.extract_if(.., is).collect()
+    }
+
+    /// One that another gate has given up.
+    pub(super) fn adopt(&mut self, meter: Meter) {
+        if meter.stated_name().is_none_or(|name| !self.meters.iter().any(|other| other.is_stated(name))) {
+            self.made += 1;
+            self.meters.push(meter.handed_over(self.made));
+        }
+    }
+
+    /// What refusals have taught was not about everybody who passes: it is another gate's. While it is paused, it stays so.
+    pub(super) fn give_up_found(&mut self, to: &mut Self, now: Time) {
+        to.pause = self.pause.clone();
+        if self.is_found() {
+            self.meters.retain(|meter| !meter.is_set());
+            std::mem::swap(&mut self.brake, &mut to.brake);
+            to.apply_brake(now);
+            to.drain(now);
+        }
     }
 
     /// Somebody else sent a request here.
-    pub(super) fn count(&mut self, cost: &Cost, at: Time, now: Time) {
+    pub(super) fn count(&mut self, cost: &Cost, at: Time) {
         for meter in &mut self.meters {
-            meter.count(cost.of(meter.quota.unit()), at, now);
+            meter.count(cost.of(meter.quota.unit()), at);
         }
     }
 

@@ -89,9 +89,25 @@ impl Meter {
         Self { quota, counter, pace: None, paces: 0, steady: (nanos(period), most), most: u64::MAX, id }
     }
 
+    /// One of which only the server speaks, at another gate.
+    pub(super) fn handed_over(self, id: u32) -> Self {
+        match self.counter {
+            Counter::Stated(stated) => Self { counter: Counter::Stated(stated.handed_over()), id, ..self },
+            counter => Self { counter, id, ..self },
+        }
+    }
+
+    /// What the server calls it, if only it speaks of it.
+    pub(super) fn stated_name(&self) -> Option<&Arc<str>> {
+        match &self.counter {
+            Counter::Stated(stated) => Some(stated.name()),
+            _ => None,
+        }
+    }
+
     /// Whether it is the one that the server calls by this name.
     pub(super) fn is_stated(&self, name: &str) -> bool {
-        matches!(&self.counter, Counter::Stated(stated) if **stated.name() == *name)
+        self.stated_name().is_some_and(|stated| **stated == *name)
     }
 
     /// Whether somebody has set it: not one that only the server speaks of.
@@ -283,14 +299,13 @@ impl Meter {
     }
 
     /// Takes `cost` for what somebody else sent `at` some time before, whether it is there or not.
-    pub(super) fn count(&mut self, cost: u64, at: Time, now: Time) {
-        if self.is_set() {
-            let receipt = self.take(cost, true, at, at);
-            if let (Counter::Window(window), Counted::Window(mut units)) = (&mut self.counter, receipt.counted) {
-                // Its answer may be here by now, but nobody will tell.
-                window.ended(&mut units, now);
-            }
+    pub(super) fn count(&mut self, cost: u64, at: Time) {
+        match &mut self.counter {
+            Counter::Window(window) => window.count(cost, at),
+            Counter::Bucket(bucket) => bucket.count(cost, at),
+            Counter::Lease(_) | Counter::Stated(_) => {}
         }
+        self.pace.iter_mut().for_each(|pace| pace.count(cost, at));
     }
 
     /// When the last of what is `queued` ahead and `cost` can go at the earliest.

@@ -15,6 +15,9 @@ const STATED_PATIENCE_NANOS: u64 = 1_000_000_000;
 /// After an unstated wait a probe counts as one for at least this, and for twice the usual answer.
 const LEAST_PATIENCE_NANOS: u64 = 5_000_000_000;
 
+/// A probe that nobody has been for so long after a pause is not needed any more.
+const FORGOTTEN_AFTER_NANOS: u64 = 600_000_000_000;
+
 /// Whoever has so many out goes at the rate that was found.
 const MOST_STARTING: usize = 256;
 
@@ -81,7 +84,8 @@ impl Pause {
 
     /// As it was in the beginning, but for what is usual.
     pub(super) fn is_at_rest(&self, now: Time) -> bool {
-        self.until <= now && self.probe == Probe::NotNeeded && self.doublings == 0
+        let is_as_new = self.until <= now && self.probe == Probe::NotNeeded && self.doublings == 0;
+        is_as_new || self.until.plus(FORGOTTEN_AFTER_NANOS) <= now
     }
 
     /// Whether a probe is out, or to be sent.

@@ -32,7 +32,7 @@ const LONGEST_UNCONFIRMED_NANOS: u64 = 3_600_000_000_000;
 const LEAST_MARGIN_NANOS: u64 = 50_000_000;
 const MOST_MARGIN_NANOS: u64 = 1_000_000_000;
 
-/// So much is to be there in a sliding window before one goes ahead.
+/// So much is to be there in a sliding window before one goes ahead that takes one.
 const ENOUGH: u64 = 3;
 
 /// So often nothing may be left again before a limit is not believed any more.
@@ -43,10 +43,6 @@ const FORGOTTEN_AFTER_NANOS: u64 = 600_000_000_000;
 
 /// So many answers are kept that may be the last that the server counted. They overlap, so there are as many in flight.
 const MOST_HEARD: usize = 256;
-
-/// Only for an attack: without it.
-#[cfg(test)]
-pub(super) static SLIDES_OFF: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 /// What one answer says of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,8 +88,10 @@ pub(super) struct Stated {
     doubts: u32,
     /// How much later than the stated reset it does: the more, the more of them were refused.
     margin_nanos: u64,
-    /// The longest that a reset was away.
+    /// The longest that a reset was away, as answers to those that were taken said one after the other.
     longest_nanos: u64,
+    /// How far away the last of them said that it is.
+    last_nanos: u64,
     /// Whether little comes back at a reset: each unit does a window after it was taken.
     slides: bool,
     /// When ours were taken lately, and how many, as far as they may come back.
@@ -146,6 +144,7 @@ impl Stated {
             doubts: 0,
             margin_nanos: 0,
             longest_nanos: 0,
+            last_nanos: 0,
             slides: false,
             taken: VecDeque::new(),
             is_fine: false,
@@ -153,6 +152,11 @@ impl Stated {
             adapted: Time::ZERO,
             raised: 0,
         }
+    }
+
+    /// The same at another gate: what is on its way is not known there by its number.
+    pub(super) fn handed_over(self) -> Self {
+        Self { earlier: self.earlier.saturating_add(self.out), out: 0, scout: None, ..self }
     }
 
     pub(super) fn name(&self) -> &Arc<str> {
@@ -183,7 +187,7 @@ impl Stated {
     /// When so much can go, or one goes ahead, if nothing else does first.
     pub(super) fn ready_at(&self, cost: u64, now: Time) -> Time {
         let Some(base) = self.base().filter(|_| self.level() < cost) else { return now };
-        let until = self.until(base);
+        let until = self.until(base, cost);
         if until > now {
             return until;
         }
@@ -194,16 +198,18 @@ impl Stated {
     }
 
     /// When one goes ahead.
-    fn until(&self, base: &Heard) -> Time {
-        if self.slides { base.until.max(self.come_back(base)) } else { base.until.plus(self.margin_nanos) }
+    fn until(&self, base: &Heard, cost: u64) -> Time {
+        if self.slides { base.until.max(self.come_back(base, cost)) } else { base.until.plus(self.margin_nanos) }
     }
 
     /// When so many of ours have come back since the last word that one is there, whoever else comes: what comes back of others'
     /// units they take themselves, in the mean.
-    fn come_back(&self, base: &Heard) -> Time {
-        let mut missing = ENOUGH.saturating_sub(self.left(base)).max(1);
-        let all = base.at.plus(self.longest_nanos);
-        let mut back = self.taken.iter().map(|(at, units)| (at.plus(self.longest_nanos), *units));
+    fn come_back(&self, base: &Heard, cost: u64) -> Time {
+        let mut missing = cost.saturating_add(ENOUGH - 1).saturating_sub(self.left(base)).max(1);
+        // Whole seconds may be a second short.
+        let length = self.longest_nanos.saturating_add(if self.is_fine { 0 } else { MOST_MARGIN_NANOS });
+        let all = base.at.plus(length);
+        let mut back = self.taken.iter().map(|(at, units)| (at.plus(length), *units));
         let enough = back.find(|(at, units)| {
             missing = if *at > base.at { missing.saturating_sub(*units) } else { missing };
             missing == 0
@@ -220,7 +226,7 @@ impl Stated {
     pub(super) fn take(&mut self, units: u64, seen: bool, now: Time) -> Sent {
         self.clock += 1;
         // Who does not say what it takes takes something.
-        if self.level() < units.max(1) && self.base().is_some_and(|base| self.until(base) <= now) {
+        if self.level() < units.max(1) && self.base().is_some_and(|base| self.until(base, units) <= now) {
             self.scout = Some((self.clock, now.plus(PATIENCE_NANOS)));
         }
         if seen {
@@ -231,9 +237,22 @@ impl Stated {
         Sent { clock: self.clock, seen }
     }
 
+    /// How long its time is. The wait of a refusal may be a penalty, and one answer alone about something else; a limit of
+    /// another size is another one.
+    fn note_length(&mut self, report: &Report, resets_nanos: u64) {
+        if report.most.is_some_and(|most| most != self.most && self.most > 0) {
+            (self.longest_nanos, self.last_nanos, self.slides) = (0, 0, false);
+        }
+        if !report.refused {
+            self.longest_nanos = self.longest_nanos.max(resets_nanos.min(self.last_nanos));
+            self.last_nanos = resets_nanos;
+        }
+    }
+
     /// How many of ours were taken since then, at the least.
     fn ours_since(&self, then: Time) -> u64 {
-        self.taken.iter().rev().take_while(|(at, _)| *at > then).map(|(_, units)| units).sum()
+        let recent = self.taken.iter().rev().take_while(|(at, _)| *at > then);
+        recent.fold(0, |sum, (_, units)| sum.saturating_add(*units))
     }
 
     fn note_taken(&mut self, units: u64, now: Time) {
@@ -265,6 +284,8 @@ impl Stated {
             self.doubts = 0;
         }
         if self.scout.is_some_and(|(scout, _)| scout == sent) {
+            // They are of a time that is over.
+            self.earlier = 0;
             self.learn_from_scout(report, now);
         } else if self.raised < sent {
             self.learn(report, now);
@@ -273,7 +294,7 @@ impl Stated {
         self.confirmed |= report.refused && report.left == 0;
         let most = if self.confirmed { LONGEST_NANOS } else { LONGEST_UNCONFIRMED_NANOS };
         let resets_nanos = report.resets_after.map_or(PATIENCE_NANOS, nanos).min(most);
-        self.longest_nanos = self.longest_nanos.max(resets_nanos);
+        self.note_length(report, resets_nanos);
         self.is_fine |= !resets_nanos.is_multiple_of(MOST_MARGIN_NANOS);
         let until = now.plus(resets_nanos);
         if self.base().is_none() {
@@ -313,10 +334,6 @@ impl Stated {
 
     /// Whether little came back at a reset, and not because that was stated too early.
     fn slides_on(&self, report: &Report, anew: bool, now: Time) -> bool {
-        #[cfg(test)]
-        if SLIDES_OFF.load(std::sync::atomic::Ordering::Relaxed) {
-            return false;
-        }
         let rounding = if self.is_fine { self.longest_nanos / 5 } else { MOST_MARGIN_NANOS };
         let is_early = report.refused && report.resets_after.is_none_or(|resets| nanos(resets) <= rounding);
         // More is left than where ours of the last window still count.
@@ -373,7 +390,7 @@ impl Stated {
 
     pub(super) fn is_at_rest(&self, now: Time) -> bool {
         let past = |base: &Heard| base.until.plus(FORGOTTEN_AFTER_NANOS) <= now;
-        self.under_way() == 0 && self.base().is_none_or(past)
+        self.out == 0 && self.base().is_none_or(past)
     }
 
     /// What the server said last, and what others took.
@@ -491,18 +508,20 @@ mod tests {
             stated.report(Some((sent, 1)), &word(left, resets), at(ms));
         };
         // Four of ours, and others at 300 ms; the window is a second.
-        for (ms, left) in [(0, 19), (100, 18), (200, 17), (500, 0)] {
+        for (ms, left) in [(0, 19), (0, 18), (200, 17), (500, 0)] {
             ask(&mut stated, ms, left, 1_000 - ms);
         }
         assert_eq!(stated.ready_at(1, at(600)), at(1_000));
-        ask(&mut stated, 1_000, 0, 100);
-        assert_eq!(stated.ready_at(1, at(1_050)), at(1_500), "ours of 100, 200 and 500 ms");
+        ask(&mut stated, 1_000, 0, 200);
+        assert_eq!(stated.ready_at(1, at(1_050)), at(2_000), "ours of 200, 500 and 1000 ms");
+        ask(&mut stated, 1_200, 1, 300);
+        assert_eq!(stated.ready_at(1, at(1_250)), at(2_000), "ours of 500 and 1000 ms");
         ask(&mut stated, 1_500, 18, 500);
         assert!(stated.slides);
         // More is left than those of ours that would still count let be: it is none.
         (0..10).for_each(|nth| ask(&mut stated, 1_550 + 50 * nth, 9 - nth, 450 - 45 * nth));
-        assert_eq!(stated.ready_at(1, at(2_010)), at(2_600));
-        ask(&mut stated, 2_600, 19, 1_000);
+        assert_eq!(stated.ready_at(1, at(2_010)), at(2_550));
+        ask(&mut stated, 2_550, 19, 1_000);
         assert!(!stated.slides);
     }
 

@@ -1,8 +1,8 @@
 //! One gate by exact instants, in milliseconds.
 
-mod attack;
 mod brakes;
 mod hostile;
+mod learned;
 mod leases;
 mod many;
 mod model;

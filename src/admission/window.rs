@@ -178,8 +178,14 @@ impl Window {
             drained.taken = drained.taken.saturating_add(units);
         }
         let (anchor, drained) = (self.latest_anchor(seen, now), self.drained.map(|drained| drained.id));
-        self.moved = self.moved.max(now);
+        self.moved = now;
         self.insert(Units { amount: units, anchor, drained })
+    }
+
+    /// Takes units for what somebody else sent at this instant. When it was answered nobody knows: no later than is usual.
+    pub(super) fn count(&mut self, units: u64, at: Time) {
+        let after = self.after_sending(true).unwrap_or_else(|| latency_cap(self.period_nanos));
+        self.insert(Units { amount: units, anchor: Some(at.plus(after)), drained: None });
     }
 
     /// From when a request that is sent now counts at the latest; `None` if only its answer tells.
@@ -192,9 +198,7 @@ impl Window {
         match self.anchor {
             Anchor::Send(pad) => Some(nanos(pad)),
             _ if !seen => Some((self.period_nanos / 20).clamp(LEAST_PAD_NANOS, MOST_PAD_NANOS)),
-            Anchor::AnswerCapped => {
-                Some((self.period_nanos / 4).clamp(LEAST_LATENCY_CAP_NANOS, MOST_LATENCY_CAP_NANOS))
-            }
+            Anchor::AnswerCapped => Some(latency_cap(self.period_nanos)),
             Anchor::Answer | Anchor::End => None,
         }
     }
@@ -308,6 +312,10 @@ impl Window {
         self.used -= units;
         true
     }
+}
+
+fn latency_cap(period_nanos: u64) -> u64 {
+    (period_nanos / 4).clamp(LEAST_LATENCY_CAP_NANOS, MOST_LATENCY_CAP_NANOS)
 }
 
 #[cfg(test)]

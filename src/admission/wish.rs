@@ -1,5 +1,6 @@
 //! What a core is made with, what somebody asks of it, and the answer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::decision::Need;
@@ -18,6 +19,16 @@ pub(super) const MOST_KEYS: usize = 100_000;
 
 /// So many wait at most, unless set.
 const MOST_WAITING: usize = 10_000;
+
+/// Something that was learned at one gate, and is about others.
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    pub(crate) from: GateName,
+    /// Whose are the limits of which the server spoke, by name, or all.
+    pub(crate) stated: Vec<(Option<Arc<str>>, GateName)>,
+    /// Whose is what refusals have taught, if it is not that of all.
+    pub(crate) found: Option<GateName>,
+}
 
 /// What an admission core is made with.
 #[derive(Clone, Debug)]

@@ -17,6 +17,7 @@ struct Labels<'a> {
     category: Option<&'a str>,
     kind: Option<&'a str>,
     is_reason: bool,
+    is_global: bool,
 }
 
 pub(super) fn read(head: &Head, is_refused: bool, hints: &Hints, found: &mut Found) {
@@ -77,8 +78,8 @@ impl<'a> Labels<'a> {
             }
             "category" => self.category = value,
             "type" | "problem" => self.kind = value,
-            "global" => found.scope = Some(Scope::Account),
-            "scope" if value == Some("global") => found.scope = Some(Scope::Account),
+            "global" => self.is_global = true,
+            "scope" if value == Some("global") => self.is_global = true,
             "scope" => found.scope = found.scope.take().or((value == Some("user")).then_some(Scope::User)),
             _ => return false,
         }
@@ -87,6 +88,8 @@ impl<'a> Labels<'a> {
 
     fn apply(&self, fields: &mut Fields<'_>, is_refused: bool, found: &mut Found) {
         found.blames_service = self.kind == Some("service");
+        // Whatever bucket the request was in.
+        found.scope = self.is_global.then_some(Scope::Account).or(found.scope.take());
         if let (Some(category), Some(kind)) = (self.category, self.kind) {
             fields.label(&format!("{category}-{kind}"), span_of(kind));
         }

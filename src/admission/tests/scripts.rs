@@ -167,7 +167,7 @@ impl Script {
         for _ in 0..count {
             let (written, limits, model) = gate(&mut random);
             gates.push(written);
-            rules.push(Rule { limits, shared: false, fixed: true });
+            rules.push(Rule { limits, fixed: true, ..Rule::default() });
             modelled.push(model);
         }
         let age = [20, 300, 30_000][random.usize(0..3)];

@@ -1,4 +1,4 @@
-//! Attacks on gates by credential, bucket and route. Each test says what should hold; those that fail are findings.
+//! What answers teach of credentials, buckets and routes, where servers and callers do their worst.
 
 mod support;
 
@@ -26,13 +26,13 @@ struct Fixed {
 
 impl Respond for Fixed {
     fn respond(&self, request: &Request) -> ResponseTemplate {
-        let ((by, most), millis) = ((self.by)(request), self.began.elapsed().as_millis() as u64);
+        let ((by, most), millis) = ((self.by)(request), u64::try_from(self.began.elapsed().as_millis()).unwrap());
         let mut used = self.used.lock().unwrap();
         let used = used.entry((by, millis / self.window)).or_default();
         let taken = *used < most;
         *used = most.min(*used + 1);
         *self.refused.lock().unwrap() += usize::from(!taken);
-        let resets = (self.window + 1 - millis % self.window) as f64 / 1_000.0;
+        let resets = Duration::from_millis(self.window + 1 - millis % self.window).as_secs_f64();
         let mut answer = ResponseTemplate::new(if taken { 200 } else { 429 })
             .insert_header("x-ratelimit-limit", most.to_string().as_str())
             .insert_header("x-ratelimit-remaining", (most - *used).to_string().as_str())
@@ -60,17 +60,17 @@ fn whose(request: &Request) -> String {
 }
 
 fn refused_here(sent: &Result<reqwest::Response, reqwest_throttle::Error>) -> bool {
-    sent.as_ref().is_err_and(|error| error.is_refused())
+    sent.as_ref().is_err_and(reqwest_throttle::Error::is_refused)
 }
 
 fn once() -> Client {
     Client::builder().max_attempts(1).build().unwrap()
 }
 
-// --- 1 signatures that are another one each time
+// --- signatures that are another one each time
 
 #[tokio::test]
-async fn f1_a_refusal_holds_also_where_each_request_is_signed_anew() {
+async fn a_refusal_holds_also_where_each_request_is_signed_anew() {
     for scheme in ["SharedKey account:", "AWS AKID:", "Hawk id=\"me\", mac=", "Bearer ey.jwt.of.this.request."] {
         let upstream = Upstream::builder().start().await;
         upstream.script([Answer::status(429).header("retry-after", "3").on("/limited")]);
@@ -88,7 +88,7 @@ async fn f1_a_refusal_holds_also_where_each_request_is_signed_anew() {
 }
 
 #[tokio::test]
-async fn f1b_what_is_left_is_kept_to_where_each_request_is_signed_anew() {
+async fn what_is_left_is_kept_to_where_each_request_is_signed_anew() {
     let (server, refused) = fixed(2_000, |_| ("all".to_owned(), 20), |_| Vec::new()).await;
     let client = Client::builder().max_attempts(20).build().unwrap();
     let get = |nth: u32| client.get(server.uri()).header("authorization", format!("SharedKey account:{nth}"));
@@ -102,10 +102,10 @@ async fn f1b_what_is_left_is_kept_to_where_each_request_is_signed_anew() {
     assert!(refused <= 5, "{refused} refused, of a hundred sent one after the other in fives of twenty");
 }
 
-// --- 2 a thousand credentials
+// --- a thousand credentials
 
 #[tokio::test]
-async fn f2_after_a_thousand_tokens_keys_are_still_told_apart() {
+async fn after_a_thousand_tokens_keys_are_still_told_apart() {
     let upstream = Upstream::builder().start().await;
     upstream.script([Answer::status(429).header("retry-after", "3").on("/limited")]);
     let client = once();
@@ -120,10 +120,10 @@ async fn f2_after_a_thousand_tokens_keys_are_still_told_apart() {
     assert!(!refused_here(&two) && !refused_here(&old), "one tenant's refusal holds all others up");
 }
 
-// --- 3 what is known is forgotten
+// --- what is known is forgotten
 
 #[tokio::test]
-async fn f3_a_refusal_holds_whatever_other_hosts_are_asked() {
+async fn a_refusal_holds_whatever_other_hosts_are_asked() {
     let upstream = Upstream::builder().start().await;
     upstream.script([Answer::status(429).header("retry-after", "60").on("/limited")]);
     let client = Client::builder().max_attempts(1).connect_timeout(SECOND).build().unwrap();
@@ -141,7 +141,7 @@ async fn f3_a_refusal_holds_whatever_other_hosts_are_asked() {
 }
 
 #[tokio::test]
-async fn f4_a_refusal_holds_whatever_other_ports_are_asked() {
+async fn a_refusal_holds_whatever_other_ports_are_asked() {
     let upstream = Upstream::builder().start().await;
     upstream.script([Answer::status(429).header("retry-after", "60").on("/limited")]);
     let client = Client::builder().max_attempts(1).connect_timeout(SECOND).build().unwrap();
@@ -158,10 +158,10 @@ async fn f4_a_refusal_holds_whatever_other_ports_are_asked() {
     assert!(refused_here(&next), "sent before the stated time: {next:?}");
 }
 
-// --- 5, 6 floods when something is told apart
+// --- floods when something is told apart
 
 #[tokio::test]
-async fn f5_whoever_waits_at_a_mirror_waits_on_when_another_key_is_used() {
+async fn whoever_waits_at_a_mirror_waits_on_when_another_key_is_used() {
     let (server, refused) = fixed(3_000, |request| (whose(request), 10), |_| Vec::new()).await;
     let client = Client::builder().max_attempts(20).build().unwrap();
     let get = |key: &str| client.get(server.uri()).bearer_auth(key);
@@ -178,33 +178,10 @@ async fn f5_whoever_waits_at_a_mirror_waits_on_when_another_key_is_used() {
     assert!(flood <= 10, "{flood} of those who waited for a stated reset were sent at once, and refused");
 }
 
-#[tokio::test]
-async fn f6_whoever_waits_at_a_bucket_waits_on_when_another_is_named() {
-    let resource = |request: &Request| request.url.path().trim_start_matches('/').to_owned();
-    let says = |request: &Request| vec![("x-ratelimit-resource", request.url.path().trim_start_matches('/').to_owned())];
-    let _ = resource;
-    let (server, refused) =
-        fixed(3_000, |request| (request.url.path().to_owned(), 10), says).await;
-    let client = Client::builder().max_attempts(20).build().unwrap();
-    let get = |path: &str| client.get(format!("{}/{path}", server.uri()));
-    get("core").send().await.unwrap();
-    let all = join_all((0..200).map(|_| get("core").within(2 * SECOND).send()));
-    let other = async {
-        tokio::time::sleep(SECOND / 2).await;
-        let before = *refused.lock().unwrap();
-        // It waits at the same mirror, unless it may go for the reset; a new client's first word of another bucket comes so.
-        let _ = get("search").within(4 * SECOND).send().await;
-        tokio::time::sleep(SECOND / 2).await;
-        *refused.lock().unwrap() - before
-    };
-    let (_, flood) = tokio::join!(all, other);
-    assert!(flood <= 10, "{flood} refused at once");
-}
-
-// --- 7 a route whose bucket changes
+// --- a route whose bucket changes
 
 #[tokio::test]
-async fn f7_a_refusal_holds_where_the_next_answer_names_another_of_the_limits() {
+async fn a_refusal_holds_where_the_next_answer_names_another_of_the_limits() {
     let upstream = Upstream::builder().start().await;
     let policy = "\"daily\";q=1000;w=86400, \"burst\";q=10;w=1";
     // The server names the limit that is tightest, as the draft lets it.
@@ -229,12 +206,11 @@ async fn f7_a_refusal_holds_where_the_next_answer_names_another_of_the_limits() 
 }
 
 #[tokio::test]
-async fn f7b_a_route_that_names_its_limits_in_turns_keeps_to_all_of_them() {
+async fn a_route_that_names_its_limits_in_turns_keeps_to_all_of_them() {
     let upstream = Upstream::builder().start().await;
     upstream.script([
         Answer::status(200).header("x-ratelimit-resource", "a").header("x-ratelimit-remaining", "9").on("/other"),
-        Answer::status(200)
-            .header("ratelimit", "\"daily\";r=0;t=60").delay(SECOND / 10).on("/a"),
+        Answer::status(200).header("ratelimit", "\"daily\";r=0;t=60").delay(SECOND / 10).on("/a"),
         Answer::status(200).header("ratelimit", "\"burst\";r=5;t=1").delay(SECOND / 2).on("/a"),
     ]);
     let client = once();
@@ -250,10 +226,10 @@ async fn f7b_a_route_that_names_its_limits_in_turns_keeps_to_all_of_them() {
     assert!(refused_here(&next), "{next:?}");
 }
 
-// --- 8 credentials with other plans, taken for routes
+// --- credentials with other plans, taken for routes
 
 #[tokio::test]
-async fn f8_two_plans_are_not_two_routes() {
+async fn two_plans_are_not_two_routes() {
     let by = |request: &Request| {
         let whose = whose(request);
         let most = if whose.ends_with("free") { 5 } else { 20 };
@@ -277,10 +253,10 @@ async fn f8_two_plans_are_not_two_routes() {
     assert!(!shown.contains("GET /") && refused <= 1, "{refused} refused: {shown}");
 }
 
-// --- 9, 10 keys
+// --- keys
 
 #[tokio::test]
-async fn f9_what_is_learned_refuses_nobody() {
+async fn what_is_learned_refuses_nobody() {
     let (server, _) = fixed(3_000, |request| (whose(request), 10), |_| Vec::new()).await;
     let client = Client::builder().max_keys(8).build().unwrap();
     for nth in 0..10 {
@@ -290,7 +266,7 @@ async fn f9_what_is_learned_refuses_nobody() {
 }
 
 #[tokio::test]
-async fn f9b_channels_of_a_numbered_bucket_refuse_nobody() {
+async fn channels_of_a_numbered_bucket_refuse_nobody() {
     let (server, _) =
         fixed(3_000, |r| (r.url.path().to_owned(), 10), |_| vec![("x-ratelimit-bucket", "abcd".to_owned())]).await;
     let client = Client::builder().max_keys(8).build().unwrap();
@@ -301,11 +277,13 @@ async fn f9b_channels_of_a_numbered_bucket_refuse_nobody() {
 }
 
 #[tokio::test]
-async fn f10_refusals_make_no_more_gates_than_may_be() {
+async fn refusals_make_no_more_gates_than_may_be() {
     let upstream = Upstream::builder().start().await;
-    upstream.script((0..200).map(|nth| {
-        Answer::status(429).header("retry-after", "60").header("x-ratelimit-bucket", &format!("b{nth}"))
-    }));
+    upstream.script(
+        (0..200).map(|nth| {
+            Answer::status(429).header("retry-after", "60").header("x-ratelimit-bucket", &format!("b{nth}"))
+        }),
+    );
     let client = Client::builder().max_keys(8).max_attempts(1).build().unwrap();
     for nth in 0..200 {
         let _ = client.get(upstream.at(&format!("/r{nth}x"))).within(SECOND).send().await;
@@ -315,7 +293,7 @@ async fn f10_refusals_make_no_more_gates_than_may_be() {
 }
 
 #[test]
-fn f10b_count_as_sent_makes_no_more_gates_than_may_be() {
+fn count_as_sent_makes_no_more_gates_than_may_be() {
     let client = Client::builder().each_key("5/min").max_keys(8).build().unwrap();
     for nth in 0..20_000 {
         let request = client.get("http://a.example/").key(&format!("k{nth}"));
@@ -325,7 +303,7 @@ fn f10b_count_as_sent_makes_no_more_gates_than_may_be() {
     assert!(gates <= 9, "{gates} gates, of 8 at most, all of them at rest");
 }
 
-// --- 12 wakers under a lock
+// --- wakers under a lock
 
 /// Wakes by polling, at once and on the same thread, as small executors do.
 mod inline {
@@ -334,7 +312,7 @@ mod inline {
     use std::sync::{Arc, Mutex};
     use std::task::{Context, Wake, Waker};
 
-    pub struct OnWake<F>(pub Mutex<Option<F>>);
+    pub(super) struct OnWake<F>(pub(super) Mutex<Option<F>>);
 
     impl<F: FnOnce() + Send + 'static> Wake for OnWake<F> {
         fn wake(self: Arc<Self>) {
@@ -345,15 +323,17 @@ mod inline {
         }
     }
 
-    pub fn poll_once<F: FnOnce() + Send + 'static, T>(future: &mut Pin<Box<dyn Future<Output = T> + Send>>, act: F) {
+    pub(super) fn poll_once<F: FnOnce() + Send + 'static, T>(
+        future: &mut Pin<Box<dyn Future<Output = T> + Send>>,
+        act: F,
+    ) {
         let waker = Waker::from(Arc::new(OnWake(Mutex::new(Some(act)))));
         let _ = future.as_mut().poll(&mut Context::from_waker(&waker));
     }
 }
 
-#[ignore = "hangs for ever: run it by itself, under timeout"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn f12_a_waker_may_use_the_client() {
+async fn a_waker_may_use_the_client() {
     let (server, _) = fixed(5_000, |request| (whose(request), 3), |_| Vec::new()).await;
     let client = Client::builder().build().unwrap();
     let get = |key: &str| client.get(server.uri()).bearer_auth(key);
@@ -379,10 +359,10 @@ async fn f12_a_waker_may_use_the_client() {
     assert!(*done.lock().unwrap());
 }
 
-// --- 13 on_send
+// --- on_send
 
 #[tokio::test]
-async fn h13_on_send_may_panic_and_use_the_client() {
+async fn on_send_may_panic_and_use_the_client() {
     let upstream = Upstream::builder().start().await;
     let held: Arc<Mutex<Option<Client>>> = Arc::default();
     let inner = Arc::clone(&held);
@@ -402,13 +382,18 @@ async fn h13_on_send_may_panic_and_use_the_client() {
     *held.lock().unwrap() = None;
 }
 
-// --- 14 count_as_sent
+// --- count_as_sent
 
 #[tokio::test]
-async fn h14_count_as_sent_at_the_ends() {
+async fn count_as_sent_at_the_ends() {
     let upstream = Upstream::builder().start().await;
-    for limits in ["5/min", "1/s burst 5", "5/min paced", "1000 tokens/min", "3 in flight", "5000000000/s", "7 tokens/s burst 9"] {
-        let Ok(client) = Client::builder().each_host(limits).build() else { println!("no {limits}"); continue };
+    for limits in
+        ["5/min", "1/s burst 5", "5/min paced", "1000 tokens/min", "3 in flight", "5000000000/s", "7 tokens/s burst 9"]
+    {
+        let Ok(client) = Client::builder().each_host(limits).build() else {
+            println!("no {limits}");
+            continue;
+        };
         let count = |cost: u64, ago| {
             client.get(upstream.url()).cost("tokens", cost).cost("requests", cost).count_as_sent(ago).unwrap();
         };
@@ -424,7 +409,7 @@ async fn h14_count_as_sent_at_the_ends() {
 }
 
 #[tokio::test]
-async fn f14b_what_was_sent_long_ago_counts_no_more() {
+async fn what_was_sent_long_ago_counts_no_more() {
     use reqwest_throttle::{Anchor, Limits, Quota};
     for anchor in [Anchor::Answer, Anchor::End] {
         let quota = Quota::per_minute(2).counted_from(anchor);
@@ -438,7 +423,7 @@ async fn f14b_what_was_sent_long_ago_counts_no_more() {
 }
 
 #[tokio::test]
-async fn f14c_what_was_sent_long_ago_is_no_debt_of_a_bucket() {
+async fn what_was_sent_long_ago_is_no_debt_of_a_bucket() {
     let client = Client::builder().each_host("1/s burst 5").build().unwrap();
     let count = |ago| client.get("http://a.example/").count_as_sent(Duration::from_secs(ago)).unwrap();
     (0..5).for_each(|_| count(0));
@@ -449,10 +434,10 @@ async fn f14c_what_was_sent_long_ago_is_no_debt_of_a_bucket() {
     assert!(wait <= Some(2 * SECOND), "{wait:?} for what came free an hour ago");
 }
 
-// --- 15 costs beyond measure at a stated limit
+// --- costs beyond measure at a stated limit
 
 #[tokio::test]
-async fn f15_costs_beyond_measure_at_a_stated_limit() {
+async fn costs_beyond_measure_at_a_stated_limit() {
     let upstream = Upstream::builder().start().await;
     upstream.script((0..40).map(|nth| {
         Answer::status(200)
@@ -467,12 +452,17 @@ async fn f15_costs_beyond_measure_at_a_stated_limit() {
     }
 }
 
-// --- 16 secrets
+// --- secrets
 
 #[tokio::test]
-async fn f16_no_secret_of_a_path_is_shown() {
+async fn no_secret_of_a_path_is_shown() {
     let upstream = Upstream::builder().start().await;
-    let says = || Answer::status(200).header("x-ratelimit-reason", "burst").header("x-ratelimit-remaining", "0").header("x-ratelimit-reset", "9");
+    let says = || {
+        Answer::status(200)
+            .header("x-ratelimit-reason", "burst")
+            .header("x-ratelimit-remaining", "0")
+            .header("x-ratelimit-reset", "9")
+    };
     let client = once();
     for path in [
         "/hooks/abcDEFghiJKLmnoPQRstuVWX",
@@ -486,7 +476,10 @@ async fn f16_no_secret_of_a_path_is_shown() {
         let refused = client.get(upstream.at(path)).within(SECOND).send().await;
         println!("{}", refused.map_or_else(|error| error.to_string(), |ok| ok.status().to_string()));
     }
-    upstream.script([Answer::status(200).header("x-ratelimit-bucket", "abcd").header("x-ratelimit-remaining", "0").header("x-ratelimit-reset", "9")]);
+    upstream.script([Answer::status(200)
+        .header("x-ratelimit-bucket", "abcd")
+        .header("x-ratelimit-remaining", "0")
+        .header("x-ratelimit-reset", "9")]);
     let _ = client.get(upstream.at("/sms/4915112345679/text/x")).send().await;
     let _ = client.get(upstream.at("/sms/4915112345679/text/x")).within(SECOND).send().await;
     let shown = client.snapshot().to_string();
@@ -495,10 +488,10 @@ async fn f16_no_secret_of_a_path_is_shown() {
     assert!(leaked.is_empty(), "{leaked:?}\n{shown}");
 }
 
-// --- 17 long names
+// --- long names
 
 #[tokio::test]
-async fn f17_majors_of_a_bucket_with_a_long_number_are_told_apart() {
+async fn majors_of_a_bucket_with_a_long_number_are_told_apart() {
     let upstream = Upstream::builder().start().await;
     let long = "0123456789abcdef".repeat(4);
     let says = |left: &str, path: &str| {
@@ -519,7 +512,7 @@ async fn f17_majors_of_a_bucket_with_a_long_number_are_told_apart() {
 }
 
 #[tokio::test]
-async fn f17b_routes_that_begin_alike_for_long_are_told_apart() {
+async fn routes_that_begin_alike_for_long_are_told_apart() {
     let upstream = Upstream::builder().start().await;
     let long = "/api/organizations/acme/projects/flagship/environments/prod/";
     let (a, b) = (format!("{long}a"), format!("{long}b"));
@@ -540,10 +533,10 @@ async fn f17b_routes_that_begin_alike_for_long_are_told_apart() {
     assert!(!refused_here(&other), "{other:?}");
 }
 
-// --- 18 refusals at gates that were not passed
+// --- refusals at gates that were not passed
 
 #[tokio::test]
-async fn h18_a_refusal_by_a_gate_that_was_not_passed_is_repeated_after_its_pause_and_within_the_budget() {
+async fn a_refusal_by_a_gate_that_was_not_passed_is_repeated_after_its_pause_and_within_the_budget() {
     let upstream = Upstream::builder().start().await;
     let no = || Answer::status(429).header("retry-after", "2").header("x-ratelimit-bucket", "b7").on("/b");
     upstream.script([Answer::status(200).header("x-ratelimit-bucket", "b1").on("/a"), no()]);
@@ -560,7 +553,7 @@ async fn h18_a_refusal_by_a_gate_that_was_not_passed_is_repeated_after_its_pause
 }
 
 #[tokio::test]
-async fn f19_a_global_refusal_is_global_in_whichever_order() {
+async fn a_global_refusal_is_global_in_whichever_order() {
     for global_first in [true, false] {
         let upstream = Upstream::builder().start().await;
         let answer = Answer::status(429).header("retry-after", "5");
@@ -579,10 +572,11 @@ async fn f19_a_global_refusal_is_global_in_whichever_order() {
 
 /// Of a request that is dropped, its gates come to rest.
 #[tokio::test]
-async fn h20_permits_that_were_out_over_a_split_come_back() {
+async fn permits_that_were_out_over_a_split_come_back() {
     let (server, _) = fixed(1_000, |request| (whose(request), 10), |_| Vec::new()).await;
     let client = Client::builder().each_host("4 in flight").build().unwrap();
-    let get = |key: &str, path: &str| -> RequestBuilder { client.get(format!("{}{path}", server.uri())).bearer_auth(key) };
+    let get =
+        |key: &str, path: &str| -> RequestBuilder { client.get(format!("{}{path}", server.uri())).bearer_auth(key) };
     for round in 0..20 {
         let all = (0..8).map(|nth| {
             let sent = get(&format!("k{}", nth % (1 + round % 4)), "/a").within(5 * SECOND).send();
@@ -601,48 +595,9 @@ async fn h20_permits_that_were_out_over_a_split_come_back() {
     assert!(snapshot.gates.iter().all(|gate| gate.in_flight == 0 && gate.waiting == 0), "{snapshot}");
 }
 
-// --- 21 memory
-
-fn resident_mb() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4 / 1_024
-}
-
-#[tokio::test]
-async fn f21_names_of_buckets_take_little_memory() {
-    let upstream = Upstream::builder().start().await;
-    let client = once();
-    client.get(upstream.url()).send().await.unwrap();
-    let before = resident_mb();
-    for nth in 0..300 {
-        let name = format!("{nth}{}", "n".repeat(300_000));
-        upstream.script([Answer::status(200).header("x-ratelimit-bucket", &name)]);
-        client.get(upstream.url()).send().await.unwrap();
-    }
-    let grown = resident_mb().saturating_sub(before);
-    assert!(grown < 20, "{grown} MB after 300 answers, of 1000 per host");
-}
-
-#[tokio::test]
-async fn f22_a_redirect_to_a_long_path_takes_little_memory() {
-    let upstream = Upstream::builder().start().await;
-    let client = once();
-    client.get(upstream.url()).send().await.unwrap();
-    let before = resident_mb();
-    let (long, began) = ("/a".repeat(25_000), Instant::now());
-    upstream.script([
-        Answer::status(302).header("location", &long),
-        Answer::status(200).header("x-ratelimit-resource", "core").header("x-ratelimit-remaining", "5"),
-    ]);
-    let answer = client.get(upstream.url()).send().await;
-    let grown = resident_mb().saturating_sub(before);
-    println!("{:?} {:?} {grown} MB", answer.map(|answer| answer.status()), began.elapsed());
-    assert!(grown < 20, "{grown} MB after one redirect");
-}
-
-/// As f12, but the waker only looks: so it is the use of the client that hangs.
+/// The same, where it only looks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn h12_a_waker_may_look() {
+async fn a_waker_may_look() {
     let (server, _) = fixed(5_000, |request| (whose(request), 3), |_| Vec::new()).await;
     let client = Client::builder().build().unwrap();
     let get = |key: &str| client.get(server.uri()).bearer_auth(key);
@@ -659,10 +614,10 @@ async fn h12_a_waker_may_look() {
     assert!(*done.lock().unwrap());
 }
 
-// --- 6b the second bucket is heard of while those of the first wait
+// --- the second bucket is heard of while those of the first wait
 
 #[tokio::test]
-async fn f6b_whoever_waits_at_a_bucket_waits_on_when_another_is_named() {
+async fn whoever_waits_at_a_bucket_waits_on_when_another_is_named() {
     let upstream = Upstream::builder().start().await;
     let core = |left: &str| {
         Answer::status(200)
@@ -672,10 +627,8 @@ async fn f6b_whoever_waits_at_a_bucket_waits_on_when_another_is_named() {
             .header("x-ratelimit-reset", "60")
             .on("/core")
     };
-    upstream.script([
-        core("0"),
-        Answer::status(200).header("x-ratelimit-resource", "search").delay(SECOND).on("/search"),
-    ]);
+    upstream
+        .script([core("0"), Answer::status(200).header("x-ratelimit-resource", "search").delay(SECOND).on("/search")]);
     let client = once();
     let search = tokio::spawn(client.get(upstream.at("/search")).send());
     eventually(|| upstream.arrivals().len() == 1).await;
@@ -686,13 +639,15 @@ async fn f6b_whoever_waits_at_a_bucket_waits_on_when_another_is_named() {
     search.await.unwrap().unwrap();
     tokio::time::sleep(SECOND / 2).await;
     let flood = upstream.arrivals().len() - before;
-    waiting.iter().for_each(|task| task.abort());
+    for task in waiting {
+        task.abort();
+    }
     assert!(flood <= 2, "{flood} sent a minute before the stated reset");
 }
 
 /// And newcomers, of the bucket that had nothing left.
 #[tokio::test]
-async fn f6c_what_was_stated_of_a_bucket_holds_when_another_is_named() {
+async fn what_was_stated_of_a_bucket_holds_when_another_is_named() {
     let upstream = Upstream::builder().start().await;
     let core = Answer::status(200)
         .header("x-ratelimit-resource", "core")
@@ -700,7 +655,8 @@ async fn f6c_what_was_stated_of_a_bucket_holds_when_another_is_named() {
         .header("x-ratelimit-remaining", "0")
         .header("x-ratelimit-reset", "60")
         .on("/core");
-    upstream.script([core, Answer::status(200).header("x-ratelimit-resource", "search").delay(SECOND / 2).on("/search")]);
+    upstream
+        .script([core, Answer::status(200).header("x-ratelimit-resource", "search").delay(SECOND / 2).on("/search")]);
     let client = once();
     let search = tokio::spawn(client.get(upstream.at("/search")).send());
     eventually(|| upstream.arrivals().len() == 1).await;
@@ -710,10 +666,10 @@ async fn f6c_what_was_stated_of_a_bucket_holds_when_another_is_named() {
     assert!(refused_here(&next), "{next:?}");
 }
 
-// --- 23 two plans
+// --- two plans
 
 #[tokio::test]
-async fn h23_two_clients_and_a_layer_without_an_authority() {
+async fn two_clients_and_a_layer_without_an_authority() {
     use http_body_util::Full;
     use tower::{Service, ServiceBuilder, service_fn};
     let client = Client::builder().each_host("2/min").build().unwrap();
@@ -741,22 +697,25 @@ async fn h23_two_clients_and_a_layer_without_an_authority() {
     println!("{}", client.snapshot());
 }
 
-// --- 24 whoever waits already when a gate is learned
+// --- whoever waits already when a gate is learned
 
 #[tokio::test]
-async fn f24_a_refusal_by_a_bucket_holds_for_those_who_wait_already() {
+async fn a_refusal_by_a_bucket_holds_for_those_who_wait_already() {
     let upstream = Upstream::builder().start().await;
-    upstream.script((0..100).map(|_| Answer::status(429).header("retry-after", "60").header("x-ratelimit-bucket", "b")));
+    upstream
+        .script((0..100).map(|_| Answer::status(429).header("retry-after", "60").header("x-ratelimit-bucket", "b")));
     let client = Client::builder().max_attempts(1).each_host("10/s burst 1").build().unwrap();
     let waiting: Vec<_> = (0..30).map(|_| tokio::spawn(client.get(upstream.at("/b")).send())).collect();
     tokio::time::sleep(2 * SECOND).await;
     let came = upstream.arrivals().len();
-    waiting.iter().for_each(|task| task.abort());
+    for task in waiting {
+        task.abort();
+    }
     assert!(came <= 2, "{came} sent before the stated time");
 }
 
 #[tokio::test]
-async fn f24b_a_refusal_of_a_key_holds_for_those_of_it_who_wait_already() {
+async fn a_refusal_of_a_key_holds_for_those_of_it_who_wait_already() {
     let upstream = Upstream::builder().start().await;
     upstream.script((0..100).map(|_| Answer::status(429).header("retry-after", "60").on("/b")));
     let client = Client::builder().max_attempts(1).each_host("10/s burst 1").build().unwrap();
@@ -766,13 +725,15 @@ async fn f24b_a_refusal_of_a_key_holds_for_those_of_it_who_wait_already() {
     let other = tokio::spawn(get("/other", "two"));
     tokio::time::sleep(2 * SECOND).await;
     let came = upstream.arrivals().len();
-    waiting.iter().for_each(|task| task.abort());
+    for task in waiting {
+        task.abort();
+    }
     let _ = other.await;
     assert!(came <= 3, "{came} sent before the stated time");
 }
 
 #[tokio::test]
-async fn f24c_what_a_bucket_has_left_holds_for_those_who_wait_already() {
+async fn what_a_bucket_has_left_holds_for_those_who_wait_already() {
     let upstream = Upstream::builder().start().await;
     upstream.script((0..100).map(|_| {
         Answer::status(200)
@@ -785,16 +746,19 @@ async fn f24c_what_a_bucket_has_left_holds_for_those_who_wait_already() {
     let waiting: Vec<_> = (0..30).map(|_| tokio::spawn(client.get(upstream.at("/b")).send())).collect();
     tokio::time::sleep(2 * SECOND).await;
     let came = upstream.arrivals().len();
-    waiting.iter().for_each(|task| task.abort());
+    for task in waiting {
+        task.abort();
+    }
     assert!(came <= 2, "{came} sent though nothing is left");
 }
 
-// --- 26 thousands of limits
+// --- thousands of limits
 
 #[tokio::test]
-async fn f26_thousands_of_limits_in_one_answer_are_read_at_once() {
+async fn thousands_of_limits_in_one_answer_are_read_at_once() {
     let upstream = Upstream::builder().start().await;
-    let many = |from: usize| (from..from + 18_000).map(|nth| format!("\"n{nth}\";r=5;t=9")).collect::<Vec<_>>().join(",");
+    let many =
+        |from: usize| (from..from + 18_000).map(|nth| format!("\"n{nth}\";r=5;t=9")).collect::<Vec<_>>().join(",");
     let client = once();
     client.get(upstream.url()).send().await.unwrap();
     for nth in 0..3 {
