@@ -21,6 +21,8 @@ mod bucket;
 mod window;
 mod snapshot;
 mod lease;
+mod report;
+mod span;
 mod stated;
 mod meter;
 mod slots;
@@ -57,9 +59,9 @@ pub(crate) use order::Arrival;
 use order::{LaneId, Order};
 pub(crate) use queue::AskId;
 use queue::{Ask, Waiting};
+pub(crate) use report::Report;
 pub use snapshot::{GateSnapshot, LaneSnapshot, QuotaSnapshot, Snapshot, StatedSnapshot};
 use state::{Door, State, Sweep};
-pub(crate) use stated::Report;
 pub(crate) use wish::{Asked, HandOver, Settings, Wish};
 
 /// The admission of all gates that belong together.

@@ -9,11 +9,12 @@ use reqwest::{IntoUrl, Request, Response, Url, retry};
 
 use crate::admission::Snapshot;
 use crate::backoff::Backoff;
-use crate::counting::{FIRST_HOST, LEARNED, Rules};
+use crate::counting::Rules;
 use crate::error::Error;
 use crate::exchange::{Exchange, MOST_ATTEMPTS, RETRY_BUDGET, Retries, Terms};
 use crate::invalid::Invalid;
 use crate::key::Key;
+use crate::known::{FIRST_HOST, LEARNED};
 use crate::limiter::{Limiter, LimiterBuilder};
 use crate::limits::Limits;
 use crate::observe::Tell;

@@ -1,43 +1,26 @@
 //! By which limits a client counts a request: those of its host, of the whole client, of the key that it names, and those that
 //! answers have taught of its credential and of the bucket that it is in.
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
-use crate::admission::{GateName, HandOver};
-use crate::buckets::Buckets;
+use crate::admission::GateName;
 use crate::credential;
 use crate::key::{Fingerprint, Key};
+use crate::known::{About, EACH_HOST, Gates, Host, Of, WHOLE, named};
 use crate::limiter::Limiter;
 use crate::route::Route;
-use crate::signal::{Scope, Signal, StatedLimit};
+use crate::signal::Signal;
 use crate::wire::Letter;
-
-/// The limits of each host that has none of its own.
-pub(crate) const EACH_HOST: usize = 0;
-/// The limits of the whole client.
-pub(crate) const WHOLE: usize = 1;
-/// The limits of each key that requests name.
-pub(crate) const EACH_KEY: usize = 2;
-/// None of one's own, only what servers say.
-pub(crate) const LEARNED: usize = 3;
-/// Those of the first host that has its own.
-pub(crate) const FIRST_HOST: usize = 4;
 
 /// So many hosts are known.
 const MOST_KNOWN: usize = 1_000;
 /// And so many ports of each.
 const MOST_PORTS: usize = 16;
-/// And so many credentials; who is new takes the place of who was not used for the longest time.
-const MOST_CREDENTIALS: usize = 1_000;
-/// And so many that were used once and may be made for each request.
-const MOST_TRIED: usize = 64;
 
 /// By which limits requests are counted.
 #[derive(Debug)]
@@ -53,30 +36,6 @@ pub(crate) struct Rules {
     known: RwLock<HashMap<String, Vec<Host>>>,
 }
 
-type Gates = SmallVec<[GateName; 1]>;
-
-/// By whom a host is asked; without a credential, by nobody.
-type Whose = Option<Fingerprint>;
-
-/// One host at one port.
-#[derive(Debug)]
-struct Host {
-    port: Option<u16>,
-    /// The limiter of requests that name no key.
-    limiter: Limiter,
-    gate: GateName,
-    /// Who asked first.
-    first: Option<Whose>,
-    /// Who asks, once they are several, and when each did last: each has limits of its own.
-    credentials: HashMap<Whose, AtomicU64>,
-    tried: VecDeque<Whose>,
-    buckets: Buckets,
-    /// Counts requests.
-    clock: AtomicU64,
-    /// Counts what was learned: requests may have to pass other gates than before.
-    version: u64,
-}
-
 /// Where one request is counted.
 #[derive(Debug)]
 pub(crate) struct Course {
@@ -84,38 +43,6 @@ pub(crate) struct Course {
     pub(crate) limiter: Limiter,
     request: Option<Of>,
     version: u64,
-}
-
-/// The gates that an answer is about: that at which it refuses, and those of whose limits it speaks.
-#[derive(Debug)]
-pub(crate) struct About {
-    pub(crate) refusal: GateName,
-    pub(crate) limits: Vec<(GateName, Vec<StatedLimit>)>,
-}
-
-/// What of a request says where it is counted.
-#[derive(Debug)]
-struct Of {
-    host: String,
-    port: Option<u16>,
-    whose: Whose,
-    /// Whether others will have the same credential.
-    lasts: bool,
-    route: Route,
-    key: Option<Key>,
-}
-
-impl About {
-    /// There is one gate for all. What a bucket that only has a number or a route has left is nothing to the others.
-    fn all(gate: &GateName, signal: &Signal) -> Self {
-        let are_for_all = match &signal.scope {
-            Some(Scope::Bucket(name)) => signal.limits.iter().any(|limit| limit.name == *name),
-            Some(Scope::Route) => false,
-            _ => true,
-        };
-        let limits = if are_for_all { signal.limits.clone() } else { Vec::new() };
-        Self { refusal: gate.clone(), limits: vec![(gate.clone(), limits)] }
-    }
 }
 
 impl Rules {
@@ -217,25 +144,10 @@ impl Rules {
             if ports.len() >= MOST_PORTS {
                 ports.swap_remove(ports.iter().position(Host::is_plain).unwrap_or_default());
             }
-            ports.push(self.host(of, request));
+            ports.push(Host::new(of, request.port, self.gates(&request.host, request.port)));
             ports.len() - 1
         });
         act(&mut ports[place])
-    }
-
-    fn host(&self, of: &Limiter, request: &Of) -> Host {
-        let gates = self.gates(&request.host, request.port);
-        Host {
-            port: request.port,
-            gate: gates[0].clone(),
-            limiter: of.through(gates),
-            first: None,
-            credentials: HashMap::new(),
-            tried: VecDeque::new(),
-            buckets: Buckets::default(),
-            clock: AtomicU64::new(0),
-            version: 0,
-        }
     }
 
     /// The gates of a host, its own first.
@@ -246,155 +158,4 @@ impl Rules {
         gates.extend(self.whole.iter().map(|key| GateName { rule: WHOLE, key: key.clone() }));
         gates
     }
-}
-
-impl Host {
-    /// Nothing was learned of it.
-    fn is_plain(&self) -> bool {
-        self.credentials.is_empty() && self.buckets.is_empty()
-    }
-
-    fn knows(&self, request: &Of) -> bool {
-        if self.credentials.is_empty() {
-            return self.first == Some(request.whose);
-        }
-        let now = self.clock.fetch_add(1, Relaxed);
-        self.credentials.get(&request.whose).is_some_and(|last| {
-            last.store(now, Relaxed);
-            true
-        })
-    }
-
-    /// Whoever has a gate of its own.
-    fn known(&self, whose: Whose) -> Whose {
-        whose.filter(|_| self.credentials.contains_key(&whose))
-    }
-
-    /// Somebody asks. What was learned at the host was about the first one only.
-    fn meet(&mut self, whose: Whose, lasts: bool, is_first: bool) -> Option<HandOver> {
-        let is_tried = self.tried.contains(&whose);
-        let is_known = lasts || (is_tried && is_first);
-        if !is_known {
-            // A token may be made for each request: what is said to the first who has it is said to all.
-            if is_first && !is_tried {
-                self.tried.truncate(MOST_TRIED - 1);
-                self.tried.push_front(whose);
-            }
-            return None;
-        }
-        self.tried.retain(|tried| *tried != whose);
-        let first = *self.first.get_or_insert(whose);
-        if self.credentials.is_empty() && first == whose {
-            return None;
-        }
-        self.version += 1;
-        let begins = self.credentials.is_empty();
-        self.enter(first);
-        self.enter(whose);
-        let found = self.gate_of(first);
-        let stated = self.stated(&found);
-        begins.then(|| HandOver { from: self.gate.clone(), stated, found: Some(found) })
-    }
-
-    fn enter(&mut self, whose: Whose) {
-        if self.credentials.len() >= MOST_CREDENTIALS && !self.credentials.contains_key(&whose) {
-            let oldest = self.credentials.iter().min_by_key(|(_, last)| last.load(Relaxed)).map(|(oldest, _)| *oldest);
-            oldest.map(|oldest| self.credentials.remove(&oldest));
-        }
-        self.credentials.insert(whose, AtomicU64::new(self.clock.fetch_add(1, Relaxed)));
-    }
-
-    /// The gates of what was stated at one that is now somebody's alone.
-    fn stated(&self, whose: &GateName) -> Vec<(Option<Arc<str>>, GateName)> {
-        if self.buckets.is_empty() {
-            return vec![(None, whose.clone())];
-        }
-        let bucket = |name: &Arc<str>| (Some(Arc::clone(name)), learned(Key::bucket(&whose.key, name)));
-        self.buckets.all().map(bucket).chain([(None, whose.clone())]).collect()
-    }
-
-    fn course(&self, of: &Limiter, request: &Of) -> (Limiter, u64) {
-        if request.key.is_none() && self.is_plain() {
-            return (self.limiter.clone(), self.version);
-        }
-        let mut gates = self.limiter.gates().clone();
-        gates.extend(request.key.as_ref().map(named));
-        gates.extend(Some(self.whose(request)).filter(|gate| *gate != self.gate));
-        gates.extend(self.buckets(request));
-        (of.through(gates), self.version)
-    }
-
-    /// The gate of whoever asks: that of the host, if it is the only one.
-    fn whose(&self, request: &Of) -> GateName {
-        let is_known = self.credentials.contains_key(&request.whose);
-        if is_known { self.gate_of(request.whose) } else { self.gate.clone() }
-    }
-
-    fn gate_of(&self, whose: Whose) -> GateName {
-        learned(Key::credential(&self.gate.key, whose))
-    }
-
-    /// The gates of the buckets that a request is in, as far as that is known.
-    fn buckets(&self, request: &Of) -> Gates {
-        if self.buckets.is_empty() {
-            return Gates::new();
-        }
-        let whose = self.whose(request).key;
-        self.buckets.names(&request.route).iter().map(|name| learned(Key::bucket(&whose, name))).collect()
-    }
-
-    /// Learns what an answer says of buckets. What was stated before of all may have been about some.
-    fn learn(&mut self, request: &Of, signal: &Signal) -> Vec<HandOver> {
-        self.version += 1;
-        let whose = self.known(request.whose);
-        if !self.buckets.learn(&request.route, whose, signal) {
-            return Vec::new();
-        }
-        let all = self.credentials.keys().map(|whose| self.gate_of(*whose)).chain([self.gate.clone()]);
-        let hand_over = |from: GateName| {
-            let bucket = |name: &Arc<str>| (Some(Arc::clone(name)), learned(Key::bucket(&from.key, name)));
-            HandOver { stated: self.buckets.all().map(bucket).collect(), found: None, from }
-        };
-        all.map(hand_over).collect()
-    }
-
-    /// The gates that an answer is about.
-    fn about(&self, request: &Of, signal: &Signal) -> About {
-        let (whose, buckets) = (self.whose(request), self.buckets(request));
-        let named = |name: &str| {
-            let key = Key::bucket(&whose.key, name);
-            buckets.iter().find(|gate| gate.key == key).or(buckets.first()).unwrap_or(&whose)
-        };
-        let refusal = match &signal.scope {
-            Some(Scope::Host) => &self.gate,
-            Some(Scope::Account | Scope::User) => &whose,
-            // There is but one, or more than are kept apart.
-            Some(Scope::Route | Scope::Bucket(_)) if buckets.is_empty() => return About::all(&whose, signal),
-            Some(Scope::Bucket(name)) => named(name),
-            Some(Scope::Route) | None => buckets.last().unwrap_or(&whose),
-        };
-        let gate = |limit: &StatedLimit| match &signal.scope {
-            Some(Scope::Route | Scope::Bucket(_)) => named(&limit.name),
-            _ if self.buckets.is_apart(&limit.name) => buckets.last().unwrap_or(&whose),
-            Some(Scope::Host) => &self.gate,
-            _ => &whose,
-        };
-        let mut limits: Vec<(GateName, Vec<StatedLimit>)> = Vec::new();
-        for limit in &signal.limits {
-            let gate = gate(limit);
-            match limits.iter_mut().find(|(other, _)| other == gate) {
-                Some((_, limits)) => limits.push(limit.clone()),
-                None => limits.push((gate.clone(), vec![limit.clone()])),
-            }
-        }
-        About { refusal: refusal.clone(), limits }
-    }
-}
-
-fn named(key: &Key) -> GateName {
-    GateName { rule: EACH_KEY, key: key.clone() }
-}
-
-fn learned(key: Key) -> GateName {
-    GateName { rule: LEARNED, key }
 }

@@ -132,6 +132,7 @@ mod wire;
 mod credential;
 mod route;
 mod buckets;
+mod known;
 mod counting;
 mod trip;
 mod exchange;

@@ -3,7 +3,7 @@
 use super::brake::Brake;
 use super::gate::{Gate, Taken, Use};
 use super::meter::{Meter, Receipt};
-use super::stated::Report;
+use super::report::Report;
 use crate::cost::{Cost, Unit};
 use crate::time::Time;
 use crate::wait::Wait;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::bucket::{Bucket, Charge};
 use super::lease::{Lease, Lent};
+use super::report::Report;
 use super::snapshot::StatedSnapshot;
-use super::stated::{Report, Sent, Stated};
+use super::stated::{Sent, Stated};
 use super::window::{Units, Window};
 use crate::cost::{Cost, Unit};
 use crate::quota::{Plan, Quota, Scale};

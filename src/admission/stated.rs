@@ -10,11 +10,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::cost::Unit;
-
+use super::report::Report;
 use super::snapshot::StatedSnapshot;
+use super::span::Span;
 use crate::time::{Time, nanos};
 
 /// So much is left to others; up to a tenth more where that was too little, and less again after a while.
@@ -44,22 +43,6 @@ const FORGOTTEN_AFTER_NANOS: u64 = 600_000_000_000;
 /// So many answers are kept that may be the last that the server counted. They overlap, so there are as many in flight.
 const MOST_HEARD: usize = 256;
 
-/// What one answer says of one limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Report {
-    /// Which limit it is about, and what that counts.
-    pub(crate) name: Arc<str>,
-    pub(crate) unit: Unit,
-    pub(crate) left: u64,
-    /// How many go in all, if it says that.
-    pub(crate) most: Option<u64>,
-    /// When they do again, from the moment of the answer.
-    pub(crate) resets_after: Option<Duration>,
-    pub(crate) window: Option<Duration>,
-    /// The request was refused because of traffic.
-    pub(crate) refused: bool,
-}
-
 /// What is known of one limit.
 #[derive(Clone, Debug)]
 pub(super) struct Stated {
@@ -88,16 +71,8 @@ pub(super) struct Stated {
     doubts: u32,
     /// How much later than the stated reset it does: the more, the more of them were refused.
     margin_nanos: u64,
-    /// The longest that a reset was away, as answers to those that were taken said one after the other.
-    longest_nanos: u64,
-    /// How far away the last of them said that it is.
-    last_nanos: u64,
-    /// Whether little comes back at a reset: each unit does a window after it was taken.
-    slides: bool,
-    /// When ours were taken lately, and how many, as far as they may come back.
-    taken: VecDeque<(Time, u64)>,
-    /// Whether one was stated in parts of a second.
-    is_fine: bool,
+    /// How long its time is, and what comes back in it.
+    span: Span,
     /// How much is left to others: the more, the more of ours were refused that should have gone.
     headroom: u64,
     /// When that was last changed, and when it last became more.
@@ -143,11 +118,7 @@ impl Stated {
             confirmed: false,
             doubts: 0,
             margin_nanos: 0,
-            longest_nanos: 0,
-            last_nanos: 0,
-            slides: false,
-            taken: VecDeque::new(),
-            is_fine: false,
+            span: Span::default(),
             headroom: HEADROOM,
             adapted: Time::ZERO,
             raised: 0,
@@ -199,22 +170,12 @@ impl Stated {
 
     /// When one goes ahead.
     fn until(&self, base: &Heard, cost: u64) -> Time {
-        if self.slides { base.until.max(self.come_back(base, cost)) } else { base.until.plus(self.margin_nanos) }
-    }
-
-    /// When so many of ours have come back since the last word that one is there, whoever else comes: what comes back of others'
-    /// units they take themselves, in the mean.
-    fn come_back(&self, base: &Heard, cost: u64) -> Time {
-        let mut missing = cost.saturating_add(ENOUGH - 1).saturating_sub(self.left(base)).max(1);
-        // Whole seconds may be a second short.
-        let length = self.longest_nanos.saturating_add(if self.is_fine { 0 } else { MOST_MARGIN_NANOS });
-        let all = base.at.plus(length);
-        let mut back = self.taken.iter().map(|(at, units)| (at.plus(length), *units));
-        let enough = back.find(|(at, units)| {
-            missing = if *at > base.at { missing.saturating_sub(*units) } else { missing };
-            missing == 0
-        });
-        enough.map_or(all, |(at, _)| at.min(all))
+        if !self.span.slides() {
+            return base.until.plus(self.margin_nanos);
+        }
+        // One is there then, whoever else comes.
+        let missing = cost.saturating_add(ENOUGH - 1).saturating_sub(self.left(base)).max(1);
+        base.until.max(self.span.comes_back(missing, base.at))
     }
 
     /// When so much can go at the earliest. While nothing is under way, nothing changes before the reset.
@@ -237,34 +198,6 @@ impl Stated {
         Sent { clock: self.clock, seen }
     }
 
-    /// How long its time is. The wait of a refusal may be a penalty, and one answer alone about something else; a limit of
-    /// another size is another one.
-    fn note_length(&mut self, report: &Report, resets_nanos: u64) {
-        if report.most.is_some_and(|most| most != self.most && self.most > 0) {
-            (self.longest_nanos, self.last_nanos, self.slides) = (0, 0, false);
-        }
-        if !report.refused {
-            self.longest_nanos = self.longest_nanos.max(resets_nanos.min(self.last_nanos));
-            self.last_nanos = resets_nanos;
-        }
-    }
-
-    /// How many of ours were taken since then, at the least.
-    fn ours_since(&self, then: Time) -> u64 {
-        let recent = self.taken.iter().rev().take_while(|(at, _)| *at > then);
-        recent.fold(0, |sum, (_, units)| sum.saturating_add(*units))
-    }
-
-    fn note_taken(&mut self, units: u64, now: Time) {
-        while self.taken.front().is_some_and(|(at, _)| at.plus(self.longest_nanos) <= now) {
-            self.taken.pop_front();
-        }
-        if self.taken.len() >= MOST_HEARD {
-            self.taken.pop_front();
-        }
-        self.taken.push_back((now, units));
-    }
-
     /// One that was sent before anybody listened was answered, or will not be: with a word about this limit, or without.
     pub(super) fn earlier_ended(&mut self, heard: bool) {
         self.earlier = self.earlier.saturating_sub(1);
@@ -277,7 +210,7 @@ impl Stated {
         self.out = self.out.saturating_sub(units);
         self.ours = self.ours.saturating_add(units);
         if !report.refused {
-            self.note_taken(units, now);
+            self.span.note_taken(units, now);
         }
         self.clock += 1;
         if report.refused {
@@ -294,8 +227,7 @@ impl Stated {
         self.confirmed |= report.refused && report.left == 0;
         let most = if self.confirmed { LONGEST_NANOS } else { LONGEST_UNCONFIRMED_NANOS };
         let resets_nanos = report.resets_after.map_or(PATIENCE_NANOS, nanos).min(most);
-        self.note_length(report, resets_nanos);
-        self.is_fine |= !resets_nanos.is_multiple_of(MOST_MARGIN_NANOS);
+        self.span.note(report, resets_nanos);
         let until = now.plus(resets_nanos);
         if self.base().is_none() {
             self.raised = self.clock;
@@ -320,26 +252,14 @@ impl Stated {
     /// One that was refused went too early: a second was rounded down, or others took what came free. A limit of which nothing is
     /// left again and again at the beginning of its time, and that takes those who go ahead, is none.
     fn learn_from_scout(&mut self, report: &Report, now: Time) {
-        let anew = report.resets_after.is_none_or(|resets| nanos(resets) >= self.longest_nanos / 10 * 9);
+        let anew = self.span.begins_anew(report);
         let in_vain = !report.refused && !self.confirmed && report.left <= self.headroom && anew;
         self.doubts = if in_vain { self.doubts + 1 } else { 0 };
-        self.slides = self.slides_on(report, anew, now);
+        self.span.learn(report, self.most, now);
         let margin = self.margin_nanos;
-        // Whole seconds may be a second early.
-        let most = if self.is_fine { self.longest_nanos / 5 } else { MOST_MARGIN_NANOS };
-        let most = most.clamp(LEAST_MARGIN_NANOS, MOST_MARGIN_NANOS);
+        let most = self.span.rounding_nanos().clamp(LEAST_MARGIN_NANOS, MOST_MARGIN_NANOS);
         let longer = margin.saturating_mul(2).clamp(LEAST_MARGIN_NANOS, most);
         self.margin_nanos = if report.refused { longer } else { margin - margin / 64 };
-    }
-
-    /// Whether little came back at a reset, and not because that was stated too early.
-    fn slides_on(&self, report: &Report, anew: bool, now: Time) -> bool {
-        let rounding = if self.is_fine { self.longest_nanos / 5 } else { MOST_MARGIN_NANOS };
-        let is_early = report.refused && report.resets_after.is_none_or(|resets| nanos(resets) <= rounding);
-        // More is left than where ours of the last window still count.
-        let counted = self.ours_since(now.minus(self.longest_nanos / 10 * 9));
-        let begins_anew = report.left.saturating_add(counted) > self.most;
-        !begins_anew && (self.slides || (report.left < self.most / 2 && !anew && !is_early))
     }
 
     /// One that was refused where something should have been left: others took it meanwhile.
@@ -416,7 +336,10 @@ impl Stated {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::cost::Unit;
 
     const MS: u64 = 1_000_000;
 
@@ -517,12 +440,12 @@ mod tests {
         ask(&mut stated, 1_200, 1, 300);
         assert_eq!(stated.ready_at(1, at(1_250)), at(2_000), "ours of 500 and 1000 ms");
         ask(&mut stated, 1_500, 18, 500);
-        assert!(stated.slides);
+        assert!(stated.span.slides());
         // More is left than those of ours that would still count let be: it is none.
         (0..10).for_each(|nth| ask(&mut stated, 1_550 + 50 * nth, 9 - nth, 450 - 45 * nth));
         assert_eq!(stated.ready_at(1, at(2_010)), at(2_550));
         ask(&mut stated, 2_550, 19, 1_000);
-        assert!(!stated.slides);
+        assert!(!stated.span.slides());
     }
 
     #[test]
