@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exchange::{Exchange, MOST_ATTEMPTS, RETRY_BUDGET, Retries, Terms};
 use crate::invalid::Invalid;
 use crate::key::Key;
-use crate::known::{FIRST_HOST, LEARNED};
+use crate::known::{EACH_HOST, FIRST_HOST, LEARNED, WHOLE};
 use crate::limiter::{Limiter, LimiterBuilder};
 use crate::limits::Limits;
 use crate::observe::Tell;
@@ -273,7 +273,10 @@ impl ClientBuilder {
         let learned = Limits::new();
         let limits = [self.each_host.with(careful), self.whole.unwrap_or_default(), self.each_key, learned];
         let limits = limits.into_iter().chain(self.hosts.into_iter().map(|(_, limits)| limits));
-        let limiter = self.limiter.rules(limits).optional(LEARNED).build()?;
+        let limits: Vec<_> = limits.collect();
+        let is_counted = [WHOLE, EACH_HOST].iter().any(|rule| !limits[*rule].quotas().is_empty());
+        let limiter = self.limiter.rules(limits).optional(LEARNED);
+        let limiter = if is_counted { limiter.counted() } else { limiter }.build()?;
         let (http, redirects) = match self.http {
             Http::Ours(http) => {
                 let http = http.redirect(reqwest::redirect::Policy::none()).retry(retry::never());

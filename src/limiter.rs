@@ -364,6 +364,14 @@ impl LimiterBuilder {
         self
     }
 
+    /// All that passes is counted by limits that somebody has set, of one rule or another.
+    pub(crate) fn counted(mut self) -> Self {
+        if let Ok(settings) = &mut self.settings {
+            settings.rules.iter_mut().for_each(|rule| rule.counted = true);
+        }
+        self
+    }
+
     /// The limits of this rule are gone without where there are too many keys.
     pub(crate) fn optional(mut self, rule: usize) -> Self {
         if let Ok(settings) = &mut self.settings {

@@ -22,6 +22,7 @@ const ALIKE: [fn(&Quota, &Quota) -> bool; 3] =
 
 /// The limits of all gates of one rule.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "none says anything about another")]
 pub(crate) struct Rule {
     pub(crate) limits: Limits,
     /// Whether a store that other processes share lends the units.
@@ -30,6 +31,8 @@ pub(crate) struct Rule {
     pub(crate) fixed: bool,
     /// Whether a request goes without it where there are too many gates.
     pub(crate) optional: bool,
+    /// Whether other limits that somebody has set count all that passes.
+    pub(crate) counted: bool,
 }
 
 /// Everything that a request to one key must pass.
@@ -42,6 +45,8 @@ pub(super) struct Gate {
     reserved: [u64; 3],
     /// Whether a store lends the units.
     shared: bool,
+    /// Whether other limits that somebody has set count all that passes.
+    pub(super) counted: bool,
     /// How far refusals have brought the limits down; none, if they leave them as they are.
     pub(super) brake: Option<Brake>,
     /// Counts the meters that were ever made.
@@ -82,7 +87,7 @@ pub(crate) enum Use {
 
 impl Gate {
     pub(super) fn new(rule: &Rule) -> Self {
-        let Rule { limits, shared, fixed, .. } = rule;
+        let Rule { limits, shared, fixed, counted, .. } = rule;
         let slots = Slots::new(limits.most_in_flight());
         let (pause, reserved) = (Pause::default(), [0; 3]);
         let brake = (!fixed).then(Brake::default);
@@ -92,6 +97,7 @@ impl Gate {
             pause,
             reserved,
             shared: *shared,
+            counted: *counted,
             brake,
             made: 0,
             passing: 0,

@@ -158,8 +158,9 @@ impl Gate {
     fn stated(&mut self, report: &Report, earlier: u64) -> &mut Meter {
         let place = self.meters.iter().position(|meter| meter.is_stated(&report.name));
         let place = place.unwrap_or_else(|| {
+            let is_counted = self.counted || self.has_quotas();
             self.made += 1;
-            self.meters.push(Meter::stated(report, earlier, self.made));
+            self.meters.push(Meter::stated(report, earlier, is_counted, self.made));
             self.meters.len() - 1
         });
         &mut self.meters[place]

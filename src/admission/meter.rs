@@ -82,11 +82,12 @@ impl Meter {
     }
 
     /// One of which only the server speaks.
-    pub(super) fn stated(report: &Report, earlier: u64, id: u32) -> Self {
+    pub(super) fn stated(report: &Report, earlier: u64, is_counted: bool, id: u32) -> Self {
         let most = report.most.unwrap_or(report.left).max(1);
         let period = report.window.or(report.resets_after).unwrap_or_default().max(Duration::from_millis(1));
         let quota = Arc::new(Quota::window(most, period).of(report.unit.clone()));
-        let counter = Counter::Stated(Stated::new(Arc::clone(&report.name), earlier));
+        let stated = Stated::new(Arc::clone(&report.name), earlier);
+        let counter = Counter::Stated(if is_counted { stated.counted() } else { stated });
         Self { quota, counter, pace: None, paces: 0, steady: (nanos(period), most), most: u64::MAX, id }
     }
 

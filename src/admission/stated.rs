@@ -16,7 +16,7 @@ use super::snapshot::StatedSnapshot;
 use super::span::Span;
 use crate::time::{Time, nanos};
 
-/// So much is left to others; up to a tenth more where that was too little, and less again after a while.
+/// So much is left to others, where nobody has set a limit; up to a tenth more where that was too little, and less again after a while.
 const HEADROOM: u64 = 1;
 const LESS_HEADROOM_AFTER_NANOS: u64 = 60_000_000_000;
 
@@ -75,6 +75,8 @@ pub(super) struct Stated {
     span: Span,
     /// How much is left to others: the more, the more of ours were refused that should have gone.
     headroom: u64,
+    /// And so much at the least.
+    leaves: u64,
     /// When that was last changed, and when it last became more.
     adapted: Time,
     raised: u64,
@@ -120,9 +122,15 @@ impl Stated {
             margin_nanos: 0,
             span: Span::default(),
             headroom: HEADROOM,
+            leaves: HEADROOM,
             adapted: Time::ZERO,
             raised: 0,
         }
+    }
+
+    /// The same where limits are set that count all that goes: nothing is left to others until they are seen.
+    pub(super) fn counted(self) -> Self {
+        Self { headroom: 0, leaves: 0, ..self }
     }
 
     /// The same at another gate: what is on its way is not known there by its number.
@@ -267,7 +275,7 @@ impl Stated {
         if report.refused {
             self.headroom = (self.headroom + 1).min(HEADROOM + self.most / 10);
             (self.adapted, self.raised) = (now, self.clock);
-        } else if self.headroom > HEADROOM && self.adapted.plus(LESS_HEADROOM_AFTER_NANOS) <= now {
+        } else if self.headroom > self.leaves && self.adapted.plus(LESS_HEADROOM_AFTER_NANOS) <= now {
             self.headroom -= 1;
             self.adapted = now;
         }

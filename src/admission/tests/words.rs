@@ -48,6 +48,19 @@ fn a_gate_without_limits_keeps_that_of_the_server() {
 }
 
 #[test]
+fn where_a_limit_is_set_nothing_is_left_to_others_until_they_are_seen() {
+    let mut bench = Bench::new("100/s");
+    let first = bench.granted();
+    heard(&mut bench, first, &word(2, 500));
+    let grants = [bench.granted(), bench.granted()];
+    let third = bench.waiting();
+    for grant in grants {
+        bench.core.release(grant, at(0));
+    }
+    assert_eq!(bench.run_to(600), [(third, 500)]);
+}
+
+#[test]
 fn a_refusal_that_says_which_limit_is_used_up_lowers_nothing() {
     let mut bench = Bench::new("10/s");
     let grant = bench.granted();
