@@ -187,6 +187,8 @@ fn whole_records(desk: &Desk) -> Vec<String> {
 async fn a_run_that_follows_at_once_finds_its_limits_as_they_were_left() {
     let (desk, server) = (Desk::new("spent"), plain_server().await);
     desk.requests(&server, 4);
+    let costly = fs::read_to_string(desk.path("in")).unwrap().replace('{', "{\"cost\": {\"tokens\": 1}, ");
+    desk.write("in", costly);
     let args = ["--rate", "2 per 3s", "--rate", "300 tokens/min"];
     let first = fs::read_to_string(desk.path("in")).unwrap().lines().take(2).collect::<Vec<_>>().join("\n");
     desk.write("first", first);

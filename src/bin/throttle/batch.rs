@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use reqwest_throttle::header::HeaderMap;
 use reqwest_throttle::{Client, Quota, Request, Url};
 
+use crate::address::shown;
 use crate::failure::Failure;
 use crate::secret::Header;
 
@@ -89,7 +90,7 @@ pub(crate) struct Batch {
     attempts: u32,
 
     /// A header of all requests that have none of that name, whatever their host; `env:KEY` stands for that variable
-    #[arg(long, value_name = "HEADER")]
+    #[arg(short = 'H', long, value_name = "HEADER")]
     header: Vec<String>,
 
     /// How many MiB an answer's body may have, which is in memory until it is written
@@ -130,6 +131,9 @@ enum Form {
 
 impl Batch {
     pub(crate) fn run(self) -> Result<ExitCode, Failure> {
+        if self.input.to_str().is_some_and(|input| input.contains("://")) {
+            return Err(Failure::usage("the input is an address; name a file of requests, each with its `url`"));
+        }
         if let Some(output) = &self.output {
             check_output(&self.input, output)?;
         }
@@ -150,6 +154,7 @@ impl Batch {
     fn send_all(&self, output: &Path) -> Result<ExitCode, Failure> {
         // The input is checked before an output is made, and the output is locked before it is read.
         let (reading, checked) = self.reading().checked()?;
+        checked.iter().try_for_each(|(_, whole)| check_units(&self.rate, whole))?;
         let mut journal = Journal::open(output)?;
         let (mut ids, whole) = match checked {
             Some((ids, whole)) => (ids, Some(whole)),
@@ -219,6 +224,7 @@ impl Batch {
 
     fn tell_plan(&self, output: Option<&Path>) -> Result<ExitCode, Failure> {
         let (reading, checked) = self.reading().checked()?;
+        checked.iter().try_for_each(|(_, whole)| check_units(&self.rate, whole))?;
         let (mut ids, whole) = match checked {
             Some((ids, whole)) => (ids, Some(whole)),
             None => (output.map_or_else(|| Ok(Ids::new()), look_for_ids)?, None),
@@ -263,12 +269,28 @@ fn check_output(input: &Path, output: &Path) -> Result<(), Failure> {
 
 /// An address that others can follow. Not checked by clap, which would repeat a key in it.
 fn check_base(text: &str) -> Result<(), Failure> {
-    let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    match url {
-        Some(url) if url.query().is_none() && url.fragment().is_none() => Ok(()),
-        _ => Err(Failure::usage(format!(
-            "--base-url: `{}` cannot be followed; write it as in `https://api.example.com`, without a query",
-            text.split(['?', '#', '@']).next().unwrap_or_default()
+    let wrong = match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() && text.contains("://") => {
+            match (url.query().or(url.fragment()), text.trim() == text) {
+                (None, true) => return Ok(()),
+                (None, false) => "has a space before or after it",
+                (Some(_), _) => "has a query",
+            }
+        }
+        _ => "is no address of HTTP",
+    };
+    let shown = shown(text);
+    Err(Failure::usage(format!("--base-url: `{shown}` {wrong}; write it as in `https://api.example.com`")))
+}
+
+/// A limit on what no request takes is a mistake: it would let everything go.
+fn check_units(quotas: &[Quota], whole: &Whole) -> Result<(), Failure> {
+    let is_taken = |quota: &&Quota| whole.lines == 0 || whole.costs.contains_key(&quota.unit().to_string());
+    match quotas.iter().find(|quota| !is_taken(quota)) {
+        None => Ok(()),
+        Some(quota) => Err(Failure::usage(format!(
+            "--rate: `{quota}` limits nothing, for no request has a cost in `{0}`; write it as `\"cost\": {{\"{0}\": 1}}`, or leave the limit out",
+            quota.unit()
         ))),
     }
 }

@@ -32,7 +32,8 @@ Examples:
   curl -si https://api.github.com/zen | throttle explain -
   curl -si https://api.github.com/zen | throttle explain --json -
   throttle explain --now 2026-05-11T22:20:01Z --host api.github.com answers.txt
-  throttle explain --url https://api.github.com/user --header 'Authorization: Bearer env:GITHUB_TOKEN'
+  throttle explain --url https://api.github.com/user \\
+      --header 'Authorization: Bearer env:GITHUB_TOKEN'
 
 Exit status: 0 if everything was explained, 1 if the address did not answer, 2 if the command or the input is wrong.";
 
@@ -59,7 +60,7 @@ pub(crate) struct Explain {
     #[arg(long)]
     url: Option<String>,
     /// A header to ask with, as often as there are some; `env:NAME` stands for what the environment has there
-    #[arg(long, value_name = "NAME: VALUE")]
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
     header: Vec<String>,
 }
 
@@ -80,6 +81,9 @@ impl Explain {
 
     fn check(&self) -> Result<(), Failure> {
         match (&self.url, &self.file) {
+            (None, Some(file)) if file.to_str().is_some_and(|file| file.contains("://")) => {
+                Err(Failure::usage("what is to be explained is an address; ask it by --url"))
+            }
             (Some(_), Some(_)) => Err(Failure::usage("--url asks by itself: leave the file out, or --url")),
             (None, _) if !self.header.is_empty() => {
                 Err(Failure::usage("--header is for asking: say whom with --url, or leave it out"))

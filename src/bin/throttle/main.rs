@@ -3,10 +3,11 @@
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, Subcommand};
 
 mod failure;
+mod address;
 mod cause;
 mod secret;
 mod explain;
@@ -46,6 +47,12 @@ fn main() -> ExitCode {
 
 /// What clap says in several lines, without the usage.
 fn in_one_sentence(error: &clap::Error) -> String {
+    let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    if error.kind() == ErrorKind::UnknownArgument && argument.is_some_and(|argument| !argument.starts_with('-')) {
+        // It may be half of a header, and is not repeated.
+        return "there is one argument too many; put in quotes what belongs together, `--help` says what there is"
+            .to_owned();
+    }
     let told = error.render().to_string();
     let lines = told.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines: Vec<_> = lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more")).collect();

@@ -1,22 +1,13 @@
 //! Where do headers come from that nobody may see: `Authorization: Bearer env:KEY`, read from the environment.
 
+use std::env::VarError;
 use std::fmt;
 use std::str::FromStr;
 
-use reqwest_throttle::header::{HeaderName, HeaderValue};
+use reqwest_throttle::header::{CONTENT_LENGTH, HeaderName, HeaderValue, TRANSFER_ENCODING};
 
 /// Headers whose values are secrets.
-const SECRET: [&str; 9] = [
-    "authorization",
-    "proxy-authorization",
-    "cookie",
-    "x-api-key",
-    "api-key",
-    "x-goog-api-key",
-    "x-auth-token",
-    "x-access-token",
-    "private-token",
-];
+const SECRET: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-goog-api-key"];
 
 /// A header as it is written on the command line. Each word of its value that is `env:NAME` stands for what the environment
 /// has under that name, so that no secret is on the command line, where `ps` shows it to everybody.
@@ -37,26 +28,42 @@ impl FromStr for Header {
             .trim()
             .parse()
             .map_err(|_| "what is before the colon is no name of a header, as `Authorization` is")?;
-        if SECRET.contains(&name.as_str()) && !value.split_whitespace().any(|word| word.starts_with("env:")) {
+        if name == CONTENT_LENGTH || name == TRANSFER_ENCODING {
+            return Err(format!("`{name}` is made from the body of each request; leave it out"));
+        }
+        if is_secret(&name) && !value.split_whitespace().any(|word| word.starts_with("env:")) {
             return Err(format!(
                 "a secret is not for the command line, where `ps` shows it; put it into the environment and write `{name}: env:KEY`"
             ));
         }
-        let words: Result<Vec<_>, _> = value.split_whitespace().map(revealed).collect();
-        let mut value = HeaderValue::from_str(&words?.join(" "))
-            .map_err(|_| format!("the value of `{name}` has signs in it that no header may have"))?;
+        let words: Result<Vec<_>, _> = value.trim().split(' ').map(revealed).collect();
+        let mut value = HeaderValue::from_str(&words?.join(" ")).map_err(|_| {
+            format!("the value of `{name}` has signs in it that no header may have, such as the end of a line; take them out")
+        })?;
         value.set_sensitive(true);
         Ok(Self { name, value })
     }
 }
 
-/// What a word stands for.
+fn is_secret(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    SECRET.contains(&name) || ["token", "secret", "password"].iter().any(|word| name.contains(word))
+}
+
+/// What a word stands for, without the end of line that a file of one secret has.
 fn revealed(word: &str) -> Result<String, String> {
     let Some(name) = word.strip_prefix("env:") else { return Ok(word.to_owned()) };
+    let is_name = |name: &str| name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    if name.is_empty() || !is_name(name) || name.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return Err("`env:` is followed by the name of a variable and a space, as in `env:KEY`".to_owned());
+    }
     match std::env::var(name) {
-        Ok(value) if !value.is_empty() => Ok(value),
+        Ok(value) if !value.trim().is_empty() => Ok(value.trim_end_matches(['\r', '\n']).to_owned()),
         Ok(_) => Err(format!("the environment variable {name} is empty: set it to the secret")),
-        Err(_) => Err(format!("the environment has no variable {name}: set it, as in `export {name}=…`")),
+        Err(VarError::NotUnicode(_)) => Err(format!("the environment variable {name} is no text: set it anew")),
+        Err(VarError::NotPresent) => {
+            Err(format!("the environment has no variable {name}: set it, as in `export {name}=…`"))
+        }
     }
 }
 

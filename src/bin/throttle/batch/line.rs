@@ -10,6 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
+use crate::address::shown;
+
 /// The longest line that is read.
 pub(crate) const LONGEST: usize = 32 << 20;
 
@@ -127,16 +129,27 @@ fn method(said: Option<&RawValue>, body: Option<&RawValue>) -> Result<Method, St
 
 /// A whole address, or one that follows the base as text follows text.
 fn address(url: &str, base: Option<&str>) -> Result<Url, String> {
-    let scheme = url.split("://").next().unwrap_or_default();
-    let is_whole = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-    let shown = url.split(['?', '#', '@']).next().unwrap_or_default();
-    let whole = match base {
-        _ if is_whole => url.to_owned(),
-        Some(base) => format!("{}/{}", base.trim_end_matches('/'), url.trim_start_matches('/')),
-        None => return Err(format!("its `url` `{shown}` is relative; say to what by --base-url, or write it whole")),
+    let shown = shown(url);
+    let whole = match (Url::parse(url), base) {
+        (Ok(whole), _) if is_http(&whole) && url.contains("://") => return Ok(whole),
+        // What is not whole has no scheme either: it must not be sent to the base by mistake.
+        (Ok(_), _) => return Err(format!("its `url` `{shown}` is no address of HTTP; {REMEDY}")),
+        (Err(_), None) if !url.contains("://") => {
+            return Err(format!("its `url` `{shown}` is relative; say to what by --base-url, or write it whole"));
+        }
+        (Err(_), Some(base)) if !url.contains("://") => {
+            format!("{}/{}", base.trim_end_matches('/'), url.trim_start_matches('/'))
+        }
+        (Err(_), _) => String::new(),
     };
-    let url = Url::parse(&whole).ok().filter(Url::has_host);
-    url.ok_or_else(|| format!("its `url` `{shown}` is no address; write it as in `https://api.example.com/v1/things`"))
+    let url = Url::parse(&whole).ok().filter(is_http);
+    url.ok_or_else(|| format!("its `url` `{shown}` is no address; {REMEDY}"))
+}
+
+const REMEDY: &str = "write it as in `https://api.example.com/v1/things`";
+
+fn is_http(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https") && url.has_host()
 }
 
 fn headers(raw: &RawValue) -> Result<HeaderMap, String> {
@@ -202,6 +215,18 @@ mod tests {
             ("line-7", Method::GET, "https://api.example.com/v1/things?a=1")
         );
         assert_eq!((line.costs.len(), line.body), (0, None));
+    }
+
+    #[test]
+    fn what_is_of_another_scheme_goes_nowhere() {
+        for url in ["ftp://h/?key=S", "file:///etc/passwd", "mailto:x", "htps://h/x", "http:/h/x", "localhost:8777/x"] {
+            let error = line(&format!(r#"{{"url": "{url}"}}"#)).unwrap_err();
+            assert!(error.contains("is no address of HTTP") && !error.contains("key"), "{error}");
+        }
+        for url in ["https://S:S@h:99999/x", "http://u:S@h:99999/"] {
+            let error = line(&format!(r#"{{"url": "{url}"}}"#)).unwrap_err();
+            assert!(error.contains("://…@h:99999/") && !error.contains('S'), "{error}");
+        }
     }
 
     #[test]
