@@ -1,5 +1,6 @@
 //! One gate by exact instants, in milliseconds.
 
+mod attack2;
 mod brakes;
 mod hostile;
 mod learned;
