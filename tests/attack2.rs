@@ -318,3 +318,114 @@ async fn a_key_that_waits_keeps_its_limit_when_a_thousand_others_come() {
     waits.await.unwrap().unwrap();
     assert!(began.elapsed() > 2 * SECOND, "it went after {:?}", began.elapsed());
 }
+
+// --- routes that turn out to have limits of their own
+
+#[tokio::test]
+async fn a_route_is_not_held_by_what_was_stated_of_another_before_they_were_told_apart() {
+    let upstream = Upstream::builder().start().await;
+    let says = |path: &str, limit: &str, left: &str| {
+        Answer::status(200)
+            .header("x-ratelimit-limit", limit)
+            .header("x-ratelimit-remaining", left)
+            .header("x-ratelimit-reset", "30")
+            .on(path)
+    };
+    upstream.script([
+        says("/a", "900", "899"),
+        says("/b", "15", "4"),
+        says("/a", "900", "898"),
+        says("/b", "15", "3"),
+        says("/a", "900", "897"),
+        says("/a", "900", "896"),
+        says("/a", "900", "895"),
+        says("/a", "900", "894"),
+    ]);
+    let client = once();
+    let get = |path: &str| client.get(upstream.at(path)).within(2 * SECOND).send();
+    for path in ["/a", "/b", "/a", "/b", "/a"] {
+        get(path).await.unwrap();
+    }
+    println!("{}", client.snapshot());
+    for nth in 0..3 {
+        let next = get("/a").await;
+        assert!(next.is_ok(), "the {nth}th: 890 of 900 are left of this route: {next:?}\n{}", client.snapshot());
+    }
+}
+
+// --- what is on its way when a second bucket is named
+
+/// Nine are on their way when the first answer says that 11 are left: one may go, with one for others.
+async fn newcomers(named: &[(&str, &str)], known: Option<&str>) -> usize {
+    let upstream = Upstream::builder().start().await;
+    let says = |left: &str| {
+        let count = Answer::status(200)
+            .header("x-ratelimit-limit", "12")
+            .header("x-ratelimit-remaining", left)
+            .header("x-ratelimit-reset", "30");
+        named.iter().fold(count, |answer, (name, value)| answer.header(name, value)).on("/a")
+    };
+    let slow = |nth: u32| says(&(2 + nth).to_string()).delay(4 * SECOND);
+    upstream.script((0..9).map(slow).chain([says("11")]));
+    let client = once();
+    if let Some(other) = known {
+        upstream.script([Answer::status(200).header("x-ratelimit-resource", other).header("x-ratelimit-limit", "12").header("x-ratelimit-remaining", "9").on("/other")]);
+        client.get(upstream.at("/other")).send().await.unwrap();
+    }
+    let before = upstream.arrivals().len();
+    let slow: Vec<_> = (0..9).map(|_| tokio::spawn(client.get(upstream.at("/a")).send())).collect();
+    eventually(|| upstream.arrivals().len() == before + 9).await;
+    client.get(upstream.at("/a")).send().await.unwrap();
+    join_all((0..15).map(|_| client.get(upstream.at("/a")).within(SECOND / 2).send())).await;
+    let sent = upstream.arrivals().len() - before - 10;
+    slow.into_iter().for_each(|task| task.abort());
+    sent
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_counts_at_each_bucket_that_is_named() {
+    let plain = newcomers(&[], None).await;
+    let numbered = newcomers(&[("x-ratelimit-bucket", "abcd1234")], None).await;
+    let second = newcomers(&[("x-ratelimit-resource", "core")], Some("search")).await;
+    println!("plain {plain}, numbered {numbered}, the second that is named {second}");
+    assert!(plain <= 2 && numbered <= 2 && second <= 2, "plain {plain}, numbered {numbered}, second {second} of 2 at most");
+}
+
+// --- whoever is given up while it is sent from gate to gate
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_left_behind_of_those_who_are_given_up() {
+    for header in ["x-ratelimit-bucket", "x-ratelimit-resource"] {
+        let (server, refused) = (MockServer::start().await, Arc::<Mutex<usize>>::default());
+        let counted = Counted { began: Instant::now(), used: Mutex::default(), refused: Arc::clone(&refused), header };
+        Mock::given(any()).respond_with(counted).mount(&server).await;
+        let client = Client::builder().max_in_flight(16).max_attempts(3).limit("400/s burst 100").build().unwrap();
+        let mut tasks = Vec::new();
+        for nth in 0..1_500_usize {
+            let get = client.get(format!("{}/{}", server.uri(), ["a", "b", "c", "d"][nth % 4]));
+            let get = get.bearer_auth(format!("key{}", nth / 7 % 5)).within(Duration::from_millis(fastrand::u64(1..3_000)));
+            let task = tokio::spawn(get.send());
+            if nth % 3 == 0 {
+                let abort = task.abort_handle();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(fastrand::u64(0..300))).await;
+                    abort.abort();
+                });
+            }
+            tasks.push(task);
+            if nth % 30 == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        join_all(tasks).await;
+        tokio::time::sleep(3 * SECOND).await;
+        let shown = client.snapshot();
+        assert!(shown.gates.iter().all(|gate| gate.in_flight == 0 && gate.standing.is_empty()), "{shown}");
+        for nth in 0..5 {
+            let get = client.get(format!("{}/a", server.uri())).bearer_auth(format!("key{nth}")).within(4 * SECOND);
+            let sent = get.send().await;
+            assert!(sent.is_ok(), "{sent:?}\n{}", client.snapshot());
+        }
+        println!("{header}: {} refused", refused.lock().unwrap());
+    }
+}
