@@ -314,6 +314,8 @@ impl Admission {
     pub(crate) fn hand_over(&mut self, HandOver { from, stated, found }: &HandOver, now: Time) {
         self.state.advance(now);
         let Some(gate) = self.state.gates.find(from) else { return };
+        // While others are made, this one is in use.
+        self.state.gates[gate].enter();
         for (name, to) in stated {
             let is_its = |other: &str| name.as_ref().is_none_or(|name| **name == *other);
             let meters = self.state.gates[gate].give_up_stated(is_its);
@@ -330,6 +332,7 @@ impl Admission {
             self.state.gates.give_up_found(gate, to, self.state.now);
             self.state.changed(to);
         }
+        self.state.gates[gate].exit();
         self.state.sweep_lanes(gate);
         self.state.changed(gate);
         self.state.work();

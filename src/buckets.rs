@@ -107,19 +107,21 @@ impl Buckets {
         alike.filter(|bucket| matches!(bucket, Bucket::Named(_)))
     }
 
-    /// The names of those that are named.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.names.iter()
-    }
-
-    /// Learns from what an answer says, to whoever it is. True if what was said before of the only bucket was not of all.
-    pub(crate) fn learn(&mut self, route: &Route, whose: Option<Fingerprint>, signal: &Signal) -> bool {
+    /// Learns from what an answer says, to whoever it is. What was stated before, by these names, was not of all, but of these
+    /// buckets.
+    pub(crate) fn learn(
+        &mut self,
+        route: &Route,
+        whose: Option<Fingerprint>,
+        signal: &Signal,
+    ) -> Vec<(Arc<str>, Arc<str>)> {
         let were_several = self.are_several;
-        match bucket(signal) {
-            Some(bucket) => self.put(route, bucket),
-            None => signal.limits.iter().for_each(|limit| self.watch(route, whose, limit)),
-        }
-        self.are_several && !were_several
+        let Some(bucket) = bucket(signal) else {
+            return signal.limits.iter().filter_map(|limit| self.watch(route, whose, limit)).collect();
+        };
+        self.put(route, bucket);
+        let is_new = self.are_several && !were_several;
+        self.names.iter().filter(|_| is_new).map(|name| (Arc::clone(name), Arc::clone(name))).collect()
     }
 
     fn put(&mut self, route: &Route, mut bucket: Bucket) {
@@ -157,18 +159,26 @@ impl Buckets {
         self.by_route.insert(route.template.clone(), bucket);
     }
 
-    /// Whether routes turn out to have limits of their own: they state different ones by one name, again and again.
-    fn watch(&mut self, route: &Route, whose: Option<Fingerprint>, limit: &StatedLimit) {
-        let Some(most) = limit.limit.filter(|_| !self.is_apart(&limit.name)) else { return };
+    /// Whether routes turn out to have limits of their own: they state different ones by one name, again and again. Then what was
+    /// stated last is that of the route before this one.
+    fn watch(
+        &mut self,
+        route: &Route,
+        whose: Option<Fingerprint>,
+        limit: &StatedLimit,
+    ) -> Option<(Arc<str>, Arc<str>)> {
+        let most = limit.limit.filter(|_| !self.is_apart(&limit.name))?;
         let place = self.watched.iter().position(|watched| watched.is(&limit.name, whose));
         let place = place.unwrap_or_else(|| {
             self.watched.truncate(MOST_WATCHED - 1);
             self.watched.push(Watched { name: Arc::from(&*limit.name), whose, routes: Vec::new(), turns: 0 });
             self.watched.len() - 1
         });
-        if self.watched[place].states(route, most.to_bits()) && self.apart.len() < MOST_WATCHED {
-            self.apart.insert(self.watched.swap_remove(place).name);
-        }
+        let is_apart = self.watched[place].states(route, most.to_bits()) && self.apart.len() < MOST_WATCHED;
+        let Watched { name, routes, .. } = is_apart.then(|| self.watched.swap_remove(place))?;
+        self.apart.insert(Arc::clone(&name));
+        let (before, _) = routes.iter().rev().nth(1)?;
+        Some((name, Arc::from(before.as_str())))
     }
 }
 
@@ -259,8 +269,9 @@ mod tests {
     fn what_a_server_has_but_one_of_is_for_all_and_of_several_each_counts() {
         let mut buckets = Buckets::default();
         let one = signal(&[("ratelimit", "\"api\";r=5;t=9")]);
-        assert!(!buckets.learn(&get("/a"), None, &one) && !buckets.learn(&get("/b"), None, &one) && buckets.is_empty());
-        assert!(buckets.learn(&get("/c"), None, &signal(&[("ratelimit", "\"other\";r=5;t=9")])));
+        assert!(buckets.learn(&get("/a"), None, &one).is_empty() && buckets.learn(&get("/b"), None, &one).is_empty());
+        assert!(buckets.is_empty());
+        assert_eq!(buckets.learn(&get("/c"), None, &signal(&[("ratelimit", "\"other\";r=5;t=9")])).len(), 2);
         assert_eq!((names(&buckets, "/b"), names(&buckets, "/c")), ("api".to_owned(), "other".to_owned()));
         for field in ["\"api\";r=0;t=9, \"day\";r=7;t=99", "\"day\";r=0;t=99, \"api\";r=0;t=9"] {
             buckets.learn(&get("/a"), None, &signal(&[("ratelimit", field)]));

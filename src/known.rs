@@ -146,8 +146,7 @@ impl Host {
         self.enter(first);
         self.enter(whose);
         let found = self.gate_of(first);
-        let stated = self.stated(&found);
-        begins.then(|| HandOver { from: self.gate.clone(), stated, found: Some(found) })
+        begins.then(|| HandOver { from: self.gate.clone(), stated: vec![(None, found.clone())], found: Some(found) })
     }
 
     fn enter(&mut self, whose: Whose) {
@@ -156,15 +155,6 @@ impl Host {
             oldest.map(|oldest| self.credentials.remove(&oldest));
         }
         self.credentials.insert(whose, AtomicU64::new(self.clock.fetch_add(1, Relaxed)));
-    }
-
-    /// The gates of what was stated at one that is now somebody's alone.
-    fn stated(&self, whose: &GateName) -> Vec<(Option<Arc<str>>, GateName)> {
-        if self.buckets.is_empty() {
-            return vec![(None, whose.clone())];
-        }
-        let bucket = |name: &Arc<str>| (Some(Arc::clone(name)), learned(Key::bucket(&whose.key, name)));
-        self.buckets.all().map(bucket).chain([(None, whose.clone())]).collect()
     }
 
     pub(crate) fn course(&self, of: &Limiter, request: &Of) -> (Limiter, u64) {
@@ -193,21 +183,29 @@ impl Host {
         if self.buckets.is_empty() {
             return Gates::new();
         }
-        let whose = self.whose(request).key;
-        self.buckets.names(&request.route).iter().map(|name| learned(Key::bucket(&whose, name))).collect()
+        self.buckets.names(&request.route).iter().map(|name| self.bucket(request.whose, name)).collect()
+    }
+
+    /// A bucket of somebody's. Those of the first keep their names when others come.
+    fn bucket(&self, whose: Whose, name: &str) -> GateName {
+        let is_first = self.first == Some(whose) || !self.credentials.contains_key(&whose);
+        let of = if is_first { self.gate.key.clone() } else { self.gate_of(whose).key };
+        learned(Key::bucket(&of, name))
     }
 
     /// Learns what an answer says of buckets. What was stated before of all may have been about some.
     pub(crate) fn learn(&mut self, request: &Of, signal: &Signal) -> Vec<HandOver> {
         self.version += 1;
         let whose = self.known(request.whose);
-        if !self.buckets.learn(&request.route, whose, signal) {
+        let parted = self.buckets.learn(&request.route, whose, signal);
+        if parted.is_empty() {
             return Vec::new();
         }
-        let all = self.credentials.keys().map(|whose| self.gate_of(*whose)).chain([self.gate.clone()]);
-        let hand_over = |from: GateName| {
-            let bucket = |name: &Arc<str>| (Some(Arc::clone(name)), learned(Key::bucket(&from.key, name)));
-            HandOver { stated: self.buckets.all().map(bucket).collect(), found: None, from }
+        let all = self.credentials.keys().map(|whose| (*whose, self.gate_of(*whose)));
+        let all = all.chain([(self.first.flatten(), self.gate.clone())]);
+        let hand_over = |(whose, from): (Whose, GateName)| {
+            let bucket = |(name, of): &(Arc<str>, Arc<str>)| (Some(Arc::clone(name)), self.bucket(whose, of));
+            HandOver { stated: parted.iter().map(bucket).collect(), found: None, from }
         };
         all.map(hand_over).collect()
     }
@@ -216,8 +214,8 @@ impl Host {
     pub(crate) fn about(&self, request: &Of, signal: &Signal) -> About {
         let (whose, buckets) = (self.whose(request), self.buckets(request));
         let named = |name: &str| {
-            let key = Key::bucket(&whose.key, name);
-            buckets.iter().find(|gate| gate.key == key).or(buckets.first()).unwrap_or(&whose)
+            let gate = self.bucket(request.whose, name);
+            buckets.iter().find(|bucket| **bucket == gate).or(buckets.first()).unwrap_or(&whose)
         };
         let refusal = match &signal.scope {
             Some(Scope::Host) => &self.gate,

@@ -189,7 +189,7 @@ impl Gate {
 
     /// What refusals have taught was not about everybody who passes: it is another gate's. While it is paused, it stays so.
     pub(super) fn give_up_found(&mut self, to: &mut Self, now: Time) {
-        to.pause = self.pause.clone();
+        self.pause.hand_over(&mut to.pause);
         if self.is_found() {
             self.meters.retain(|meter| !meter.is_set());
             std::mem::swap(&mut self.brake, &mut to.brake);

@@ -179,6 +179,21 @@ impl Pause {
         self.until
     }
 
+    /// The same at another gate, beside what is known there: those who are out passed here only.
+    pub(super) fn hand_over(&self, to: &mut Self) {
+        to.epoch += 1;
+        to.until = to.until.max(self.until);
+        to.stated |= self.stated;
+        to.doublings = to.doublings.max(self.doublings);
+        to.usual_answer_nanos = to.usual_answer_nanos.max(self.usual_answer_nanos);
+        if self.is_probed() {
+            to.probe = Probe::Next;
+        }
+        if self.is_starting() {
+            to.start = Some(Start { out: 0, most: 1 });
+        }
+    }
+
     /// It ended without an answer: if it was the probe, the next one is.
     pub(super) fn ended_unanswered(&mut self, pass: Pass) {
         if self.is_out(pass) {

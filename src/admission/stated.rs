@@ -133,9 +133,9 @@ impl Stated {
         Self { headroom: 0, leaves: 0, ..self }
     }
 
-    /// The same at another gate: what is on its way is not known there by its number.
+    /// The same at another gate, where nobody hears what comes of those who are on their way: the answers say it.
     pub(super) fn handed_over(self) -> Self {
-        Self { earlier: self.earlier.saturating_add(self.out), out: 0, scout: None, ..self }
+        Self { earlier: 0, out: 0, scout: None, ..self }
     }
 
     pub(super) fn name(&self) -> &Arc<str> {

@@ -1,7 +1,7 @@
 //! One gate by exact instants, in milliseconds.
 
-mod attack2;
 mod brakes;
+mod handed_over;
 mod hostile;
 mod learned;
 mod leases;

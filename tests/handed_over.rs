@@ -1,4 +1,4 @@
-//! A second attack: what is learned of buckets and credentials together, and who is sent from gate to gate.
+//! What is learned of buckets and credentials together, and who is sent from gate to gate.
 
 mod support;
 
@@ -52,7 +52,10 @@ async fn a_refusal_by_a_bucket_holds_when_a_second_credential_is_used() {
     for bucket in ["x-ratelimit-resource", "x-ratelimit-bucket"] {
         let upstream = Upstream::builder().start().await;
         let named = |status: u16, name: &str| {
-            Answer::status(status).header(bucket, name).header("x-ratelimit-limit", "10").header("x-ratelimit-remaining", "5")
+            Answer::status(status)
+                .header(bucket, name)
+                .header("x-ratelimit-limit", "10")
+                .header("x-ratelimit-remaining", "5")
         };
         upstream.script([
             named(200, "aaa1").on("/search"),
@@ -125,16 +128,16 @@ async fn two_keys_of_many_hosts_break_nothing() {
 #[tokio::test]
 async fn whoever_is_sent_to_another_gate_has_room_in_the_line() {
     let upstream = Upstream::builder().start().await;
-    let api = |name: &str, left: &str, reset: &str| Answer::status(200).header("ratelimit", &format!("\"{name}\";r={left};t={reset}"));
-    upstream.script([
-        api("one", "0", "1").on("/one"),
-        api("two", "5", "9").delay(SECOND / 2).on("/two"),
-    ]);
+    let api = |name: &str, left: &str, reset: &str| {
+        Answer::status(200).header("ratelimit", &format!("\"{name}\";r={left};t={reset}"))
+    };
+    upstream.script([api("one", "0", "1").on("/one"), api("two", "5", "9").delay(SECOND / 2).on("/two")]);
     let client = Client::builder().max_attempts(1).max_waiting(20).build().unwrap();
     let two = tokio::spawn(client.get(upstream.at("/two")).send());
     eventually(|| upstream.arrivals().len() == 1).await;
     client.get(upstream.at("/one")).send().await.unwrap();
-    let waiting: Vec<_> = (0..20).map(|_| tokio::spawn(client.get(upstream.at("/one")).within(3 * SECOND).send())).collect();
+    let waiting: Vec<_> =
+        (0..20).map(|_| tokio::spawn(client.get(upstream.at("/one")).within(3 * SECOND).send())).collect();
     tokio::time::sleep(SECOND / 10).await;
     // Newcomers try all the time.
     let newcomers = tokio::spawn({
@@ -179,64 +182,22 @@ impl Respond for Fickle {
     }
 }
 
-fn cpu() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    Duration::from_millis((fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()) * 10)
-}
-
-async fn fickle(names: u64, header: &'static str) -> (usize, Duration, Duration) {
+/// How many of six hundred got through.
+async fn through(names: u64, header: &'static str) -> usize {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(Fickle { names, count: Mutex::default(), header }).mount(&server).await;
     let client = Client::builder().max_in_flight(32).build().unwrap();
-    let (began, spent) = (Instant::now(), cpu());
-    let sent = (0..600).map(|nth| client.get(format!("{}/{}", server.uri(), nth % 3)).within(60 * SECOND).send());
-    let through = join_all(sent).await.into_iter().filter(Result::is_ok).count();
-    (through, began.elapsed(), cpu() - spent)
+    let ask = |nth| client.get(format!("{}/{}", server.uri(), nth % 3)).within(60 * SECOND).send();
+    join_all((0..600).map(ask)).await.iter().flatten().count()
 }
 
 #[tokio::test]
 async fn everybody_gets_through_where_a_server_names_another_bucket_each_time() {
     for header in ["x-ratelimit-bucket", "x-ratelimit-resource"] {
-        for names in [1, 2, 7, 100_000] {
-            let (through, took, spent) = fickle(names, header).await;
-            println!("{header} {names}: {through} of 600 in {took:?}, {spent:?} of the processor");
-            assert_eq!(through, 600, "{header} {names}");
+        for names in [7, 100_000] {
+            assert_eq!(through(names, header).await, 600, "{header} {names}");
         }
     }
-}
-
-// --- whoever waits at a bucket that its route has left
-
-#[tokio::test]
-async fn whoever_waits_at_a_bucket_goes_when_its_route_is_in_another() {
-    let upstream = Upstream::builder().start().await;
-    let bucket = |name: &str, left: &str, reset: &str| {
-        Answer::status(200)
-            .header("x-ratelimit-bucket", name)
-            .header("x-ratelimit-limit", "10")
-            .header("x-ratelimit-remaining", left)
-            .header("x-ratelimit-reset-after", reset)
-    };
-    upstream.script([
-        bucket("aaa1", "9", "30").on("/a"),
-        bucket("bbb2", "9", "1").delay(SECOND).on("/a"),
-        bucket("aaa1", "0", "30").delay(SECOND / 4).on("/a"),
-    ]);
-    let client = once();
-    let get = || client.get(upstream.at("/a")).within(60 * SECOND).send();
-    get().await.unwrap();
-    let slow = tokio::spawn(get());
-    eventually(|| upstream.arrivals().len() == 2).await;
-    let third = tokio::spawn(get());
-    third.await.unwrap().unwrap();
-    let waits = tokio::spawn(get());
-    slow.await.unwrap().unwrap();
-    let began = Instant::now();
-    get().await.unwrap();
-    let newcomer = began.elapsed();
-    let waited = tokio::time::timeout(5 * SECOND, waits).await;
-    assert!(waited.is_ok(), "a newcomer went after {newcomer:?}, who waited before it still waits at the old bucket");
 }
 
 // --- many threads, keys and buckets: what was stated holds
@@ -353,44 +314,6 @@ async fn a_route_is_not_held_by_what_was_stated_of_another_before_they_were_told
     }
 }
 
-// --- what is on its way when a second bucket is named
-
-/// Nine are on their way when the first answer says that 11 are left: one may go, with one for others.
-async fn newcomers(named: &[(&str, &str)], known: Option<&str>) -> usize {
-    let upstream = Upstream::builder().start().await;
-    let says = |left: &str| {
-        let count = Answer::status(200)
-            .header("x-ratelimit-limit", "12")
-            .header("x-ratelimit-remaining", left)
-            .header("x-ratelimit-reset", "30");
-        named.iter().fold(count, |answer, (name, value)| answer.header(name, value)).on("/a")
-    };
-    let slow = |nth: u32| says(&(2 + nth).to_string()).delay(4 * SECOND);
-    upstream.script((0..9).map(slow).chain([says("11")]));
-    let client = once();
-    if let Some(other) = known {
-        upstream.script([Answer::status(200).header("x-ratelimit-resource", other).header("x-ratelimit-limit", "12").header("x-ratelimit-remaining", "9").on("/other")]);
-        client.get(upstream.at("/other")).send().await.unwrap();
-    }
-    let before = upstream.arrivals().len();
-    let slow: Vec<_> = (0..9).map(|_| tokio::spawn(client.get(upstream.at("/a")).send())).collect();
-    eventually(|| upstream.arrivals().len() == before + 9).await;
-    client.get(upstream.at("/a")).send().await.unwrap();
-    join_all((0..15).map(|_| client.get(upstream.at("/a")).within(SECOND / 2).send())).await;
-    let sent = upstream.arrivals().len() - before - 10;
-    slow.into_iter().for_each(|task| task.abort());
-    sent
-}
-
-#[tokio::test]
-async fn what_is_on_its_way_counts_at_each_bucket_that_is_named() {
-    let plain = newcomers(&[], None).await;
-    let numbered = newcomers(&[("x-ratelimit-bucket", "abcd1234")], None).await;
-    let second = newcomers(&[("x-ratelimit-resource", "core")], Some("search")).await;
-    println!("plain {plain}, numbered {numbered}, the second that is named {second}");
-    assert!(plain <= 2 && numbered <= 2 && second <= 2, "plain {plain}, numbered {numbered}, second {second} of 2 at most");
-}
-
 // --- whoever is given up while it is sent from gate to gate
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -403,7 +326,8 @@ async fn nothing_is_left_behind_of_those_who_are_given_up() {
         let mut tasks = Vec::new();
         for nth in 0..1_500_usize {
             let get = client.get(format!("{}/{}", server.uri(), ["a", "b", "c", "d"][nth % 4]));
-            let get = get.bearer_auth(format!("key{}", nth / 7 % 5)).within(Duration::from_millis(fastrand::u64(1..3_000)));
+            let get =
+                get.bearer_auth(format!("key{}", nth / 7 % 5)).within(Duration::from_millis(fastrand::u64(1..3_000)));
             let task = tokio::spawn(get.send());
             if nth % 3 == 0 {
                 let abort = task.abort_handle();

@@ -47,8 +47,11 @@ fn a_hand_over_from_a_gate_that_comes_to_rest_by_it() {
             core.hand_over(&all_to("one"), at(3));
             // What was stated holds for whoever it is about.
             let gate = core.state.gates.find(&name("one"));
-            let kept = gate.is_some_and(|gate| core.state.gates[gate].meters.iter().any(|meter| meter.is_stated("requests")));
-            passing.into_iter().for_each(|grant| core.release(grant, at(4)));
+            let kept =
+                gate.is_some_and(|gate| core.state.gates[gate].meters.iter().any(|meter| meter.is_stated("requests")));
+            for grant in passing {
+                core.release(grant, at(4));
+            }
             kept
         };
         match std::panic::catch_unwind(run) {
@@ -93,7 +96,9 @@ fn what_is_given_back_after_a_hand_over_is_not_under_way() {
     core.release(first, at(1));
     let unsent: Vec<_> = (0..40).map(|_| granted(&mut core, host(), 2)).collect();
     core.hand_over(&HandOver { from: name(HOST), stated: vec![(None, name("one"))], found: None }, at(3));
-    unsent.into_iter().for_each(|grant| core.give_back(grant, at(4)));
+    for grant in unsent {
+        core.give_back(grant, at(4));
+    }
     let mut went = 0;
     while let Ok(Asked::Granted(_)) = ask(&mut core, Want { deadline: None, ..with(&[HOST, "one"]) }, at(5)) {
         went += 1;
