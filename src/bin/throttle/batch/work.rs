@@ -98,11 +98,12 @@ impl Work {
             tokio::select! {
                 Some(finished) = run.tasks.join_next() => run.finish(finished)?,
                 read = todo.recv(), if !run.is_read && run.stops == 0 => run.take(read)?,
-                Some(()) = stops.recv() => run.stop()?,
+                Some(()) = stops.recv() => run.stop(),
                 _ = ticks.tick(), if run.work.progress.is_told() => run.tell(),
                 _ = soon.tick(), if run.stops > 0 => run.give_up_if_idle(),
             }
         }
+        run.write_held()?;
         Ok(run.end())
     }
 }
@@ -181,10 +182,17 @@ impl Run {
         Ok(())
     }
 
-    /// Nothing more is begun. Whatever is answered is written, also before its turn.
-    fn stop(&mut self) -> Result<(), Failure> {
+    /// Nothing more is begun. What is in flight may end, and each is written in its turn.
+    fn stop(&mut self) {
         self.stops += 1;
         self.work.terms.stop.unsent.cancel();
+    }
+
+    /// What has ended and waits for one that nobody waits for any more: in order, past the gaps.
+    fn write_held(&mut self) -> Result<(), Failure> {
+        while let Some(finished) = self.tasks.try_join_next() {
+            self.finish(finished)?;
+        }
         let held = self.order.take().map(|order| order.held).unwrap_or_default();
         held.into_values().try_for_each(|finished| self.write(finished))
     }
