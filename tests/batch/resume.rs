@@ -51,7 +51,78 @@ async fn a_transient_failure_is_done_again_and_its_record_replaced() {
     assert!(desk.has_each_once(6));
     let said = desk.run(&["--attempts", "1"]).await;
     assert_eq!((said.code, desk.has_each_once(6), server.arrivals().len()), (Some(0), true, 11), "{}", said.err);
-    assert!(!desk.path("out.mending").exists());
+    assert!(!desk.path("out.mending").exists() && !desk.path("out.before").exists());
+}
+
+/// Also where the run that was to replace it is killed, or interrupted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_record_stays_until_another_replaces_it() {
+    const COUNT: usize = 60;
+    let (desk, server) = (Desk::new("before"), plain_server().await);
+    desk.requests(&server, COUNT);
+    let failed = |number: usize| Answer::status(400).on(&format!("/{number}"));
+    server.script((0..COUNT).map(failed));
+    assert_eq!((desk.run(&[]).await.code, desk.has_each_once(COUNT)), (Some(1), true));
+    let args = ["--retry-failed", "--rate", "20/min"];
+    let mut child = desk.begin(&args);
+    crate::support::eventually(|| desk.records().iter().any(is_ok)).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Torn, as by the kill.
+    let ok = desk.records().iter().filter(|record| is_ok(record)).count();
+    desk.write("out", [&desk.output()[..], b"{\"custom_id\":\"5"].concat());
+    let said = desk.run(&["--dry-run"]).await;
+    assert!(said.out.starts_with(&format!("0 to be sent, {COUNT} answered already")), "{}{}", said.out, said.err);
+    let said = desk.run(&[]).await;
+    assert_eq!((said.code, desk.has_each_once(COUNT)), (Some(1), true), "{}", said.err);
+    assert_eq!(desk.records().iter().filter(|record| is_ok(record)).count(), ok);
+    assert!(!desk.path("out.before").exists());
+    // Interrupted, it puts them back itself.
+    let child = desk.begin(&args);
+    crate::support::eventually(|| desk.path("out.before").exists()).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    super::stops::signal(&child, "INT");
+    let said = ended(child).await;
+    assert_eq!((said.code, desk.has_each_once(COUNT), desk.path("out.before").exists()), (Some(130), true, false));
+    assert!(said.err.contains(&format!("{COUNT} total, ")) && !said.err.contains(" left"), "{}", said.err);
+    let said = desk.run(&["--retry-failed"]).await;
+    assert_eq!((said.code, desk.has_each_once(COUNT), desk.path("out.before").exists()), (Some(0), true, false));
+}
+
+/// At whatever moment it is killed, each id stands in the output or beside it, and none stands twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_kill_loses_a_record_that_is_done_again() {
+    const COUNT: usize = 300;
+    let server = Upstream::builder().jitter_after(Duration::from_millis(1)..=Duration::from_millis(20)).start().await;
+    let desk = Desk::new("before_kills");
+    desk.requests(&server, COUNT);
+    for round in 0..12 {
+        server.script((0..COUNT).map(|number| Answer::status(400).on(&format!("/{number}"))));
+        let mut child = desk.begin(&["--retry-failed", "--in-flight", "16"]);
+        tokio::time::sleep(Duration::from_millis(if round == 0 { 2_000 } else { fastrand::u64(0..200) })).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ids = whole_records(&desk);
+        let mut all: Vec<_> = fs::read_to_string(desk.path("out.before"))
+            .unwrap_or_default()
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["custom_id"].to_string().replace('"', "")
+            })
+            .chain(ids.iter().cloned())
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut once = ids.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!((all.len(), once.len()), (COUNT, ids.len()), "round {round}");
+    }
+    assert_eq!((desk.run(&["--retry-failed"]).await.code.is_some(), desk.has_each_once(COUNT)), (true, true));
+}
+
+fn is_ok(record: &serde_json::Value) -> bool {
+    record["response"]["status_code"] == 200
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use super::desk::{Desk, ended, plain_server};
 use crate::support::eventually;
 use crate::support::upstream::{Answer, Body, Upstream};
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }

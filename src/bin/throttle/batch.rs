@@ -23,6 +23,7 @@ mod input;
 mod outcome;
 mod record;
 mod kept;
+mod before;
 mod summary;
 mod forecast;
 mod mending;

@@ -19,6 +19,12 @@ impl Tally {
         *self.kinds.entry(kind).or_default() += 1;
     }
 
+    pub(crate) fn add_all(&mut self, other: Self) {
+        for (kind, count) in other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+    }
+
     pub(crate) fn total(&self) -> u64 {
         self.kinds.values().sum()
     }

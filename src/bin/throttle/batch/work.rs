@@ -104,6 +104,7 @@ impl Work {
             }
         }
         run.write_held()?;
+        run.put_back()?;
         Ok(run.end())
     }
 }
@@ -195,6 +196,14 @@ impl Run {
         }
         let held = self.order.take().map(|order| order.held).unwrap_or_default();
         held.into_values().try_for_each(|finished| self.write(finished))
+    }
+
+    /// What was to be done again and was not has its old record again.
+    fn put_back(&mut self) -> Result<(), Failure> {
+        let old = self.work.journal.put_back()?;
+        self.kept += old.total();
+        self.work.tally.add_all(old);
+        Ok(())
     }
 
     /// What is not in flight by now waits for its next turn.
