@@ -73,6 +73,9 @@ async fn an_old_record_stays_until_another_replaces_it() {
     desk.write("out", [&desk.output()[..], b"{\"custom_id\":\"5"].concat());
     let said = desk.run(&["--dry-run"]).await;
     assert!(said.out.starts_with(&format!("0 to be sent, {COUNT} answered already")), "{}{}", said.out, said.err);
+    let mut command = desk.command(&["-", "-o", "out", "--dry-run"]);
+    let said = ended(command.stdin(fs::File::open(desk.path("in")).unwrap()).spawn().unwrap()).await;
+    assert!(said.out.starts_with(&format!("0 to be sent, {COUNT} answered already")), "{}{}", said.out, said.err);
     let said = desk.run(&[]).await;
     assert_eq!((said.code, desk.has_each_once(COUNT)), (Some(1), true), "{}", said.err);
     assert_eq!(desk.records().iter().filter(|record| is_ok(record)).count(), ok);

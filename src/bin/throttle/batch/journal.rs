@@ -142,9 +142,12 @@ pub(crate) fn look(path: &Path, ids: &mut Ids, policy: Policy) -> Result<Tally, 
 
 /// As [`Journal::own_ids`], without locking it.
 pub(crate) fn look_for_ids(path: &Path) -> Result<Ids, Failure> {
-    match File::open(path) {
-        Ok(file) => own_ids(&file, path),
-        Err(_) => Ok(Ids::new()),
+    let Ok(file) = File::open(path) else { return Ok(Ids::new()) };
+    let failed = |error: io::Error| unwritable(path, &error);
+    let (mut ids, mut missing) = (own_ids(&file, path)?, Missing::of(path).map_err(failed)?);
+    forget_those_of(&file, path, &mut missing)?;
+    while let Some((_, kept)) = missing.advance().map_err(failed)? {
+        kept.id.iter().for_each(|id| ids.add(ids.hash(id), kept.print));
     }
 }
 
