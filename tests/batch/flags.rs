@@ -82,6 +82,7 @@ async fn files_that_cannot_be_used_are_named() {
         (&["in", "-o", "folder"], "folder is no ordinary file; name one by -o"),
         (&["in", "-o", "/dev/null"], "/dev/null is no ordinary file; name one by -o"),
         (&["in", "-o", "nowhere/out"], "nowhere/out cannot be written (No such file"),
+        (&["in", "-o", "nowhere/out", "--dry-run"], "nowhere/out cannot be written (No such file"),
     ] {
         let said = desk.run_only(args).await;
         assert_eq!(said.code, Some(2), "{}", said.err);
@@ -116,7 +117,15 @@ async fn several_rates_all_hold_and_a_cost_that_never_fits_is_told() {
     assert!(error["code"] == "cost_exceeds_quota" && desk.record("c")["attempts"] == 0, "{error}");
     assert!(error["message"].as_str().unwrap().contains("the limit is 100 tokens per 2s"), "{error}");
     let said = desk.run_only(&["in", "--rate", "100/s", "--rate", "100 tokens per 2s", "--dry-run"]).await;
-    assert_eq!(said.out, "3 to be sent, 0 answered already; at best in 4s, by 100 tokens per 2s\n");
+    let plan = "2 to be sent, 0 answered already, 1 can never go: more than a limit lets go at once; at best in 2s, \
+                by 100 tokens per 2s\n";
+    assert_eq!((said.code, said.out.as_str()), (Some(1), plan));
+    let said = desk.run_only(&["in", "--rate", "100 tokens per 2s", "--dry-run", "--summary", "json"]).await;
+    let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(plan, json!({"to_send": 2, "kept": 0, "bad": 0, "never": 1, "at_best_s": 2.0}));
+    // A margin makes it less that can go.
+    let said = desk.run_only(&["in", "--rate", "100 tokens/s headroom 50%", "--dry-run"]).await;
+    assert!(said.code == Some(1) && said.out.contains(" 3 can never go"), "{}", said.out);
 }
 
 #[tokio::test]
@@ -240,7 +249,7 @@ async fn a_dry_run_counts_and_sends_nothing() {
     desk.write("in", more);
     assert_eq!(desk.run(&["--dry-run"]).await.code, Some(2));
     let said = desk.run(&["--dry-run", "--skip-bad", "--rate", "1/s"]).await;
-    assert_eq!(said.out, "1 to be sent, 100 answered already, 1 cannot be sent; at best in 0ns, by 1/s\n");
+    assert_eq!(said.out, "1 to be sent, 100 answered already, 1 cannot be sent; at best at once, by 1/s\n");
 }
 
 #[tokio::test]

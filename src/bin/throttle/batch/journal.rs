@@ -125,7 +125,7 @@ impl Journal {
 /// What an output says, without changing it or locking it.
 pub(crate) fn look(path: &Path, ids: &mut Ids, policy: Policy) -> Result<Tally, Failure> {
     if !path.exists() {
-        return Ok(Tally::default());
+        return check_folder(path).map(|()| Tally::default());
     }
     check_kind(path)?;
     let failed = |error: io::Error| unwritable(path, &error);
@@ -149,6 +149,8 @@ pub(crate) fn look_for_ids(path: &Path) -> Result<Ids, Failure> {
     while let Some((_, kept)) = missing.advance().map_err(failed)? {
         kept.id.iter().for_each(|id| ids.add(ids.hash(id), kept.print));
     }
+    ids.sort();
+    Ok(ids)
 }
 
 fn own_ids(file: &File, path: &Path) -> Result<Ids, Failure> {
@@ -265,6 +267,12 @@ fn check_kind(path: &Path) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// One can be made there.
+fn check_folder(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::read_dir(folder).map(drop).map_err(|error| unwritable(path, &error))
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), Failure> {
