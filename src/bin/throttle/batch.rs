@@ -167,7 +167,8 @@ impl Batch {
         let pending = reading.pending(ids, doubled)?;
         let most_body = usize::try_from(self.max_body).unwrap_or(usize::MAX) << 20;
         let terms = Terms { client, within: self.deadline, most_body, stop: Stop::default() };
-        let (progress, quotas, is_ordered) = (Progress::new(self.progress), self.rate.clone(), self.ordered);
+        let (progress, quotas, is_ordered) =
+            (Progress::new(self.progress, &self.rate), self.rate.clone(), self.ordered);
         let work = Work { terms, journal, tally, spent, progress, quotas, whole, count, is_ordered };
         // One thread: requests go in the order of the input, and it is other people's servers that are waited for.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use reqwest_throttle::Quota;
+use reqwest_throttle::{LaneSnapshot, Quota};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
@@ -230,7 +230,8 @@ impl Run {
             sent: self.work.count.load(Relaxed),
             allowed: self.work.quotas.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
             in_flight: whole.map(|gate| gate.in_flight).sum(),
-            waiting: lanes().next().map(|first| format!("{waiting}: {}", first.why)),
+            waiting: lanes().next().map(|first| (waiting, why(first), first.wait)),
+            pause: lanes().map(|lane| lane.wait.unwrap_or_default()).min().unwrap_or_default(),
             refused: self.refused,
             at_best: self.at_best(),
         };
@@ -265,6 +266,13 @@ impl Run {
         };
         Ended { summary, failure: self.failure }
     }
+}
+
+/// Without how long, which is told in words.
+fn why(lane: &LaneSnapshot) -> String {
+    let why = lane.why.as_str();
+    let without = lane.wait.and_then(|_| why.rsplit_once(", for "));
+    without.map_or(why, |(what, _)| what).to_owned()
 }
 
 /// What this program's own parts should never do.
