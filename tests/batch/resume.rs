@@ -271,7 +271,9 @@ async fn a_run_that_follows_at_once_finds_its_limits_as_they_were_left() {
     let mut limits = fs::read_to_string(desk.path("out.limits")).unwrap();
     limits += "{\"at\":1,\"to\":\"http://127.0.0.1:9\",\"costs\":{}}\nnonsense\n{\"at\":";
     desk.write("out.limits", limits);
-    assert_eq!(desk.run(&args).await.code, Some(0));
+    let said = desk.run(&args).await;
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("1 of the lines of out.limits cannot be read"), "{}", said.err);
     let arrivals: Vec<_> = server.arrivals().iter().map(|arrival| arrival.came).collect();
     let between = arrivals[2].checked_sub(arrivals[1]).unwrap();
     assert!(between >= Duration::from_millis(2_900) && between < Duration::from_secs(8), "{between:?}");

@@ -48,6 +48,7 @@ impl Spent {
         let mut path = output.as_os_str().to_owned();
         path.push(".limits");
         let path = PathBuf::from(path);
+        tell_garbled(&path).map_err(|error| unwritable(&path, &error))?;
         let (file, oldest) = written_anew(&path, memory).map_err(|error| unwritable(&path, &error))?;
         Ok(Self { path, memory, state: Mutex::new(State { file, oldest, broken: None }) })
     }
@@ -114,6 +115,32 @@ fn young(path: &Path, memory: Duration, mut act: impl FnMut(&Sent) -> io::Result
         if let Some(sent) = serde_json::from_slice(&line?).ok().filter(is_young) {
             act(&sent)?;
         }
+    }
+    Ok(())
+}
+
+/// The beginning of each line.
+const BEGINNING: &[u8] = b"{\"at\":";
+
+/// Says how much of it cannot be read. A kill tears the last line, of which nothing is said.
+fn tell_garbled(path: &Path) -> io::Result<()> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    let (mut lines, mut line, mut garbled) = (BufReader::new(file), Vec::new(), 0_u64);
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        let both = line.len().min(BEGINNING.len());
+        let is_torn = line.last() != Some(&b'\n') && line[..both] == BEGINNING[..both];
+        garbled += u64::from(!is_torn && serde_json::from_slice::<Sent>(&line).is_err());
+        line.clear();
+    }
+    if garbled > 0 {
+        let path = path.display();
+        let _ = writeln!(
+            io::stderr(),
+            "{garbled} of the lines of {path} cannot be read: what they say was sent lately is not counted, and may be refused"
+        );
     }
     Ok(())
 }
