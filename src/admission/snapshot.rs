@@ -82,6 +82,8 @@ pub struct LaneSnapshot {
     pub waiting: usize,
     /// What the first of them waited for.
     pub why: String,
+    /// How long that was going to keep it at the least, if that was known.
+    pub wait: Option<Duration>,
 }
 
 impl fmt::Display for Snapshot {

@@ -50,6 +50,7 @@ impl State {
     fn lane_snapshot(&mut self, gate: GateId, rank: Rank, id: LaneId) -> LaneSnapshot {
         let head = self.lanes.lane(id).queue.head(&self.lanes.asks).map(|(_, head)| head.cost.clone());
         let block = head.and_then(|cost| self.blocked_at(gate, &cost, rank));
+        let wait = block.as_ref().and_then(|block| block.until).map(|until| until.since(self.due));
         let lane = self.lanes.lane(id);
         LaneSnapshot {
             keys: lane.course.iter().map(|gate| self.gates.key(*gate).to_owned()).collect(),
@@ -57,6 +58,7 @@ impl State {
             flow: lane.name.clone(),
             waiting: lane.queue.len(),
             why: self.why(gate, block),
+            wait,
         }
     }
 

@@ -98,6 +98,11 @@ impl Desk {
         ids
     }
 
+    /// The ids of [`requests`](Self::requests), in the order of the output.
+    pub(crate) fn numbers(&self) -> Vec<usize> {
+        self.records().iter().map(|record| record["custom_id"].as_str().unwrap().parse().unwrap()).collect()
+    }
+
     /// Whether each of so many [`requests`](Self::requests) has one record.
     pub(crate) fn has_each_once(&self, count: usize) -> bool {
         let mut all: Vec<_> = (0..count).map(|number| number.to_string()).collect();

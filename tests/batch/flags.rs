@@ -85,6 +85,7 @@ async fn files_that_cannot_be_used_are_named() {
         (&["in", "-o", "folder"], "folder is no ordinary file; name one by -o"),
         (&["in", "-o", "/dev/null"], "/dev/null is no ordinary file; name one by -o"),
         (&["in", "-o", "nowhere/out"], "nowhere/out cannot be written (No such file"),
+        (&["in", "-o", "nowhere/out", "--dry-run"], "nowhere/out cannot be written (No such file"),
     ] {
         let said = desk.run_only(args).await;
         assert_eq!(said.code, Some(2), "{}", said.err);
@@ -119,7 +120,15 @@ async fn several_rates_all_hold_and_a_cost_that_never_fits_is_told() {
     assert!(error["code"] == "cost_exceeds_quota" && desk.record("c")["attempts"] == 0, "{error}");
     assert!(error["message"].as_str().unwrap().contains("the limit is 100 tokens per 2s"), "{error}");
     let said = desk.run_only(&["in", "--rate", "100/s", "--rate", "100 tokens per 2s", "--dry-run"]).await;
-    assert_eq!(said.out, "3 to be sent, 0 answered already; at best in 4s, by 100 tokens per 2s\n");
+    let plan = "2 to be sent, 0 answered already, 1 can never go: more than a limit lets go at once; at best in 2s, \
+                by 100 tokens per 2s\n";
+    assert_eq!((said.code, said.out.as_str()), (Some(1), plan));
+    let said = desk.run_only(&["in", "--rate", "100 tokens per 2s", "--dry-run", "--summary", "json"]).await;
+    let plan: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(plan, json!({"to_send": 2, "kept": 0, "bad": 0, "never": 1, "at_best_s": 2.0}));
+    // A margin makes it less that can go.
+    let said = desk.run_only(&["in", "--rate", "100 tokens/s headroom 50%", "--dry-run"]).await;
+    assert!(said.code == Some(1) && said.out.contains(" 3 can never go"), "{}", said.out);
 }
 
 #[tokio::test]
@@ -243,7 +252,7 @@ async fn a_dry_run_counts_and_sends_nothing() {
     desk.write("in", more);
     assert_eq!(desk.run(&["--dry-run"]).await.code, Some(2));
     let said = desk.run(&["--dry-run", "--skip-bad", "--rate", "1/s"]).await;
-    assert_eq!(said.out, "1 to be sent, 100 answered already, 1 cannot be sent; at best in 0ns, by 1/s\n");
+    assert_eq!(said.out, "1 to be sent, 100 answered already, 1 cannot be sent; at best at once, by 1/s\n");
 }
 
 #[tokio::test]
@@ -253,19 +262,51 @@ async fn progress_is_told_where_it_is_wanted() {
     let said = desk.run(&["--rate", "10/s", "--progress", "always"]).await;
     let line = said.err.lines().find(|line| line.contains(" of 10/s, ")).unwrap_or_default().to_owned();
     assert!(
-        line.contains("/30, ") && line.contains("/s of 10/s, ") && line.contains(" in flight, waiting "),
+        line.contains("/30, ") && line.contains(" to go, 0 refused, ") && line.contains("/s of 10/s, "),
         "{}",
         said.err
     );
     assert!(
-        line.contains(": the limit is 10/s") && line.contains(" 0 refused, ") && line.ends_with("s to go"),
+        line.contains(" in flight, ") && line.contains(" waiting: the limit is 10/s, for ") && line.ends_with('s'),
         "{line}"
     );
     assert!(!said.err.contains('\u{1b}'), "{}", said.err);
+    let rate = |line: &str| line.split("/s of ").next()?.rsplit(' ').next()?.parse::<f64>().ok();
+    let rates: Vec<_> = said.err.lines().filter_map(rate).collect();
+    assert!(!rates.is_empty() && rates.iter().all(|rate| *rate <= 10.0), "no more than is allowed: {}", said.err);
     for progress in ["auto", "never"] {
         let said = desk.run(&["--progress", progress]).await;
         assert_eq!((said.code, said.err.lines().count()), (Some(0), 1), "{}", said.err);
     }
+}
+
+/// The server asks for a pause, of which so much is kept.
+#[tokio::test]
+async fn a_pause_is_told_in_words_and_nothing_ends_before_it() {
+    let (desk, server) = (Desk::new("told_pause"), plain_server().await);
+    desk.requests(&server, 3);
+    server.script([Answer::status(429).header("retry-after", "1800")]);
+    let mut child = desk.begin(&["--in-flight", "1", "--progress", "always"]);
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    child.kill().unwrap();
+    let said = super::desk::ended(child).await;
+    let line = said.err.lines().last().unwrap_or_default();
+    assert!(line.starts_with("1/3, 9min 5") && line.contains("s to go, 1 refused, "), "{}", said.err);
+    assert!(line.contains(" 2 waiting: the server asked for a pause, for 9min 5"), "{}", said.err);
+}
+
+#[tokio::test]
+async fn a_long_pause_is_told_where_nothing_else_is() {
+    let (desk, server) = (Desk::new("silent"), plain_server().await);
+    desk.requests(&server, 3);
+    let said = desk.run(&["--rate", "2 per 14s"]).await;
+    let lines: Vec<_> = said.err.lines().collect();
+    assert_eq!((said.code, lines.len()), (Some(0), 2), "{}", said.err);
+    assert!(
+        lines[0].starts_with("2/3, ") && lines[0].contains(" 1 waiting: the limit is 2 per 14s, for "),
+        "{}",
+        lines[0]
+    );
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ async fn one_bad_request_and_one_broken_connection_cost_the_others_nothing() {
         (&broken["response"], &broken["error"]["code"], &broken["attempts"]),
         (&Value::Null, &json!("network"), &json!(2))
     );
-    assert!(said.err.contains("100 total, 98 ok, 2 failed (1 of 400, 1 of network)"), "{}", said.err);
+    assert!(said.err.contains("100 total, 98 ok, 2 failed (400: 1, network: 1)"), "{}", said.err);
 }
 
 #[tokio::test]

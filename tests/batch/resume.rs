@@ -17,7 +17,8 @@ async fn lines_without_an_id_are_known_by_their_number() {
     desk.write("first", line("/same"));
     assert_eq!(desk.run_only(&["first", "-o", "out"]).await.code, Some(0));
     assert_eq!(desk.ids(), ["line-1"]);
-    assert_eq!(desk.run(&[]).await.code, Some(0));
+    let said = desk.run(&[]).await;
+    assert!(said.code == Some(0) && said.err.contains("; 1 was there already; "), "{}", said.err);
     assert_eq!(desk.ids(), ["line-1", "line-2", "line-3", "line-4", "line-5"]);
     assert_eq!((seen(&server, "/same"), server.accepted()), (3, 5));
 }
@@ -51,7 +52,81 @@ async fn a_transient_failure_is_done_again_and_its_record_replaced() {
     assert!(desk.has_each_once(6));
     let said = desk.run(&["--attempts", "1"]).await;
     assert_eq!((said.code, desk.has_each_once(6), server.arrivals().len()), (Some(0), true, 11), "{}", said.err);
-    assert!(!desk.path("out.mending").exists());
+    assert!(!desk.path("out.mending").exists() && !desk.path("out.before").exists());
+}
+
+/// Also where the run that was to replace it is killed, or interrupted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_record_stays_until_another_replaces_it() {
+    const COUNT: usize = 60;
+    let (desk, server) = (Desk::new("before"), plain_server().await);
+    desk.requests(&server, COUNT);
+    let failed = |number: usize| Answer::status(400).on(&format!("/{number}"));
+    server.script((0..COUNT).map(failed));
+    assert_eq!((desk.run(&[]).await.code, desk.has_each_once(COUNT)), (Some(1), true));
+    let args = ["--retry-failed", "--rate", "20/min"];
+    let mut child = desk.begin(&args);
+    crate::support::eventually(|| desk.records().iter().any(is_ok)).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Torn, as by the kill.
+    let ok = desk.records().iter().filter(|record| is_ok(record)).count();
+    desk.write("out", [&desk.output()[..], b"{\"custom_id\":\"5"].concat());
+    let said = desk.run(&["--dry-run"]).await;
+    assert!(said.out.starts_with(&format!("0 to be sent, {COUNT} answered already")), "{}{}", said.out, said.err);
+    let mut command = desk.command(&["-", "-o", "out", "--dry-run"]);
+    let said = ended(command.stdin(fs::File::open(desk.path("in")).unwrap()).spawn().unwrap()).await;
+    assert!(said.out.starts_with(&format!("0 to be sent, {COUNT} answered already")), "{}{}", said.out, said.err);
+    let said = desk.run(&[]).await;
+    assert_eq!((said.code, desk.has_each_once(COUNT)), (Some(1), true), "{}", said.err);
+    assert_eq!(desk.records().iter().filter(|record| is_ok(record)).count(), ok);
+    assert!(!desk.path("out.before").exists());
+    // Interrupted, it puts them back itself.
+    let child = desk.begin(&args);
+    crate::support::eventually(|| desk.path("out.before").exists()).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    super::stops::signal(&child, "INT");
+    let said = ended(child).await;
+    assert_eq!((said.code, desk.has_each_once(COUNT), desk.path("out.before").exists()), (Some(130), true, false));
+    assert!(said.err.contains(&format!("{COUNT} total, ")) && !said.err.contains(" left"), "{}", said.err);
+    let said = desk.run(&["--retry-failed"]).await;
+    assert_eq!((said.code, desk.has_each_once(COUNT), desk.path("out.before").exists()), (Some(0), true, false));
+}
+
+/// At whatever moment it is killed, each id stands in the output or beside it, and none stands twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_kill_loses_a_record_that_is_done_again() {
+    const COUNT: usize = 300;
+    let server = Upstream::builder().jitter_after(Duration::from_millis(1)..=Duration::from_millis(20)).start().await;
+    let desk = Desk::new("before_kills");
+    desk.requests(&server, COUNT);
+    for round in 0..12 {
+        server.script((0..COUNT).map(|number| Answer::status(400).on(&format!("/{number}"))));
+        let mut child = desk.begin(&["--retry-failed", "--in-flight", "16"]);
+        tokio::time::sleep(Duration::from_millis(if round == 0 { 2_000 } else { fastrand::u64(0..200) })).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let ids = whole_records(&desk);
+        let mut all: Vec<_> = fs::read_to_string(desk.path("out.before"))
+            .unwrap_or_default()
+            .lines()
+            .map(|line| {
+                serde_json::from_str::<serde_json::Value>(line).unwrap()["custom_id"].to_string().replace('"', "")
+            })
+            .chain(ids.iter().cloned())
+            .collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut once = ids.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!((all.len(), once.len()), (COUNT, ids.len()), "round {round}");
+    }
+    assert_eq!((desk.run(&["--retry-failed"]).await.code.is_some(), desk.has_each_once(COUNT)), (true, true));
+}
+
+fn is_ok(record: &serde_json::Value) -> bool {
+    record["response"]["status_code"] == 200
 }
 
 #[tokio::test]
@@ -87,6 +162,12 @@ async fn a_torn_tail_is_mended_wherever_it_is_torn() {
         server.reset_records();
         desk.write("out", &whole[..cut]);
         assert_eq!((desk.run(&[]).await.code, desk.has_each_once(5), server.accepted()), (Some(0), true, 1), "{cut}");
+    }
+    // What was not on the disk yet when the power went is zeros.
+    for kept in [0, 1, 13, 40] {
+        server.reset_records();
+        desk.write("out", [&whole[..last + kept], &[0; 700][..]].concat());
+        assert_eq!((desk.run(&[]).await.code, desk.has_each_once(5), server.accepted()), (Some(0), true, 1), "{kept}");
     }
     // A last line that only lacks its end is an answer.
     server.reset_records();
@@ -198,7 +279,9 @@ async fn a_run_that_follows_at_once_finds_its_limits_as_they_were_left() {
     let mut limits = fs::read_to_string(desk.path("out.limits")).unwrap();
     limits += "{\"at\":1,\"to\":\"http://127.0.0.1:9\",\"costs\":{}}\nnonsense\n{\"at\":";
     desk.write("out.limits", limits);
-    assert_eq!(desk.run(&args).await.code, Some(0));
+    let said = desk.run(&args).await;
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    assert!(said.err.contains("1 of the lines of out.limits cannot be read"), "{}", said.err);
     let arrivals: Vec<_> = server.arrivals().iter().map(|arrival| arrival.came).collect();
     let between = arrivals[2].checked_sub(arrivals[1]).unwrap();
     assert!(between >= Duration::from_millis(2_900) && between < Duration::from_secs(8), "{between:?}");

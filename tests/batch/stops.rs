@@ -7,7 +7,7 @@ use super::desk::{Desk, ended, plain_server};
 use crate::support::eventually;
 use crate::support::upstream::{Answer, Body, Upstream};
 
-fn signal(child: &Child, name: &str) {
+pub(crate) fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }
@@ -41,13 +41,28 @@ async fn whoever_interrupts_it_twice_does_not_wait() {
     eventually(|| server.arrivals().iter().filter(|arrival| arrival.ended.is_some()).count() == 19).await;
     signal(&child, "INT");
     tokio::time::sleep(Duration::from_millis(300)).await;
-    // What waited for its turn to be written is written by now, and nothing else holds it up.
-    assert_eq!(desk.ids().len(), 19);
     signal(&child, "INT");
     let begun = Instant::now();
     let said = ended(child).await;
     assert!(said.code == Some(130) && begun.elapsed() < Duration::from_secs(5), "{}", said.err);
+    // What waited for its place is written, in order.
+    assert_eq!(desk.numbers(), (1..20).collect::<Vec<_>>());
     assert_eq!((desk.run(&[]).await.code, desk.has_each_once(20)), (Some(0), true));
+}
+
+/// Also where the last answers come in another order than they were asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_interrupted_run_keeps_the_order() {
+    let delay = Duration::from_millis(1)..=Duration::from_millis(200);
+    let (desk, server) = (Desk::new("stop_ordered"), Upstream::builder().jitter_after(delay).start().await);
+    desk.requests(&server, 1_000);
+    let child = desk.begin(&["--ordered"]);
+    eventually(|| server.arrivals().len() > 200).await;
+    signal(&child, "INT");
+    let said = ended(child).await;
+    let numbers = desk.numbers();
+    assert!(said.code == Some(130) && numbers.is_sorted(), "{numbers:?} {}", said.err);
+    assert_eq!(numbers.len(), server.accepted());
 }
 
 /// One that was refused and waits for its next turn is not in flight: nobody waits for it.

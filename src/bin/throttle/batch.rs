@@ -24,6 +24,7 @@ mod input;
 mod outcome;
 mod record;
 mod kept;
+mod before;
 mod summary;
 mod forecast;
 mod mending;
@@ -31,13 +32,15 @@ mod journal;
 mod spent;
 mod send;
 mod progress;
+mod plan;
 mod work;
 
-use forecast::{Costs, at_best, memory};
+use forecast::memory;
 use help::{EXAMPLES, FORMS};
 use ids::Ids;
-use input::{Reading, Source, Todo, Whole, add_costs};
+use input::{Reading, Source, Whole};
 use journal::{Journal, Policy, look, look_for_ids};
+use plan::Plan;
 use progress::{Progress, When};
 use send::{Stop, Terms, on_send};
 use spent::Spent;
@@ -169,7 +172,8 @@ impl Batch {
         let pending = reading.pending(ids, doubled)?;
         let most_body = usize::try_from(self.max_body).unwrap_or(usize::MAX) << 20;
         let terms = Terms { client, within: self.deadline, most_body, stop: Stop::default() };
-        let (progress, quotas, is_ordered) = (Progress::new(self.progress), self.rate.clone(), self.ordered);
+        let (progress, quotas, is_ordered) =
+            (Progress::new(self.progress, &self.rate), self.rate.clone(), self.ordered);
         let work = Work { terms, journal, tally, spent, progress, quotas, whole, count, is_ordered };
         // One thread: requests go in the order of the input, and it is other people's servers that are waited for.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -232,23 +236,15 @@ impl Batch {
         let policy = self.policy(whole.as_ref());
         let tally = output.map_or_else(|| Ok(Tally::default()), |path| look(path, &mut ids, policy))?;
         let mut pending = reading.pending(ids, whole.map(|whole| whole.doubled))?;
-        let (mut requests, mut bad, mut costs) = (0_u64, 0_u64, Costs::new());
+        let mut plan = Plan::new(&self.rate, tally.total())?;
         while let Some((todo, _)) = pending.advance()? {
-            match todo {
-                Todo::Request(line) => {
-                    requests += 1;
-                    add_costs(&mut costs, &line);
-                }
-                Todo::Bad(..) => bad += 1,
-            }
+            plan.add(&todo);
         }
-        let bad = if bad > 0 { format!(", {bad} cannot be sent") } else { String::new() };
-        let time = match at_best(&self.rate, &costs) {
-            Some((time, quota)) => format!("at best in {time:?}, by {quota}"),
-            None => "as fast as the servers answer: there is no --rate".to_owned(),
+        let _ = match self.summary {
+            Form::Text => writeln!(stdout(), "{plan}"),
+            Form::Json => writeln!(stdout(), "{}", plan.json()),
         };
-        let _ = writeln!(stdout(), "{requests} to be sent, {} answered already{bad}; {time}", tally.total());
-        Ok(ExitCode::SUCCESS)
+        Ok(ExitCode::from(if plan.never > 0 { SOME_FAILED } else { 0 }))
     }
 }
 

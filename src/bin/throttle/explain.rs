@@ -14,7 +14,7 @@ use crate::secret::Header;
 mod status_line;
 mod answers;
 mod input;
-mod span;
+pub(crate) mod span;
 mod paint;
 mod quotas;
 mod words;

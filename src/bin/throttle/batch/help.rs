@@ -30,8 +30,10 @@ body_encoding), or error, with code and message; attempts, waited_ms and took_ms
 
 A later run goes on from the output: by the same command, what is answered is not sent
 again. What may end in another way (no answer, 408, 425, 429, 5xx) is done again, other
-failures only by --retry-failed. A request is the same if its custom_id, method, url and body are,
-whatever --base-url and headers; each custom_id of the output has to be in the input. With --rate, what was sent lately is in OUTPUT.limits,
+failures only by --retry-failed; meanwhile old records are in OUTPUT.before, so that each is
+there until it is replaced. A request is the same if its custom_id, method, url and body are,
+whatever --base-url and headers; each custom_id of the output has to be in the input. With
+--rate, what was sent lately is in OUTPUT.limits,
 so that a later run begins with what is left of its limits.
 
 Ctrl-C lets what is in flight end; a second one stops at once. Ends with 0 if all answers

@@ -1,7 +1,8 @@
 //! Which requests are answered? The output says it: it is the journal.
 //!
 //! A record is appended by one write of one line, so that whatever ends the program tears the last line at most. What is torn is
-//! mended, and what is to be done again is taken out, before anything is appended: no id ever stands twice.
+//! mended, and what is to be done again is taken out, before anything is appended: no id ever stands twice. What is taken out is
+//! kept beside it until there is another record in its place.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, Write};
@@ -9,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use fs4::{FileExt, TryLockError};
 
+use super::before::{self, Missing};
 use super::ids::Ids;
 use super::kept::Kept;
-use super::mending::{End, Looking, Mending, Sink, beside};
+use super::mending::{End, Looking, Mending, Sink, beside, mend};
 use super::outcome::Outcome;
 use super::record::BEGINNING;
 use super::summary::Tally;
@@ -51,7 +53,9 @@ impl Journal {
             let file = options.map_err(|error| unwritable(&path, &error))?;
             lock(&file, &path)?;
             if is_at(&file, &path) {
-                return Ok(Self { path, file, replaced: None, length: 0 });
+                let mut journal = Self { path, file, replaced: None, length: 0 };
+                journal.put_back()?;
+                return Ok(journal);
             }
         }
         Err(in_use(&path))
@@ -82,6 +86,26 @@ impl Journal {
         Ok(tally)
     }
 
+    /// Puts back what was taken out to be done again, and was not. Says what that was.
+    pub(crate) fn put_back(&mut self) -> Result<Tally, Failure> {
+        let path = self.path.clone();
+        let broken = |error: io::Error| unwritable(&before::place(&path), &error);
+        let (mut tally, mut missing) = (Tally::default(), Missing::of(&path).map_err(broken)?);
+        if !missing.is_there() {
+            return Ok(tally);
+        }
+        let end = forget_those_of(&self.file, &path, &mut missing)?;
+        mend(&self.file, &end).map_err(broken)?;
+        self.length = self.file.metadata().map_err(broken)?.len();
+        while let Some((line, kept)) = missing.advance().map_err(broken)? {
+            self.append(&line)?;
+            tally.add(kept.kind);
+        }
+        // Not taken away before it is there.
+        self.file.sync_all().and_then(|()| fs::remove_file(before::place(&path))).map_err(broken)?;
+        Ok(tally)
+    }
+
     /// Appends a line by one write. If that fails, what was written of it is taken back.
     pub(crate) fn append(&mut self, line: &[u8]) -> Result<(), Failure> {
         let written = self.file.write(line).and_then(|count| self.file.write_all(&line[count..]));
@@ -101,19 +125,32 @@ impl Journal {
 /// What an output says, without changing it or locking it.
 pub(crate) fn look(path: &Path, ids: &mut Ids, policy: Policy) -> Result<Tally, Failure> {
     if !path.exists() {
-        return Ok(Tally::default());
+        return check_folder(path).map(|()| Tally::default());
     }
     check_kind(path)?;
-    let file = File::open(path).map_err(|error| unwritable(path, &error))?;
-    Ok(read(&file, path, ids, policy, &mut Looking)?.0)
+    let failed = |error: io::Error| unwritable(path, &error);
+    let (file, mut missing) = (File::open(path).map_err(failed)?, Missing::of(path).map_err(failed)?);
+    let (mut tally, _) = read(&file, path, ids, policy, &mut Looking)?;
+    forget_those_of(&file, path, &mut missing)?;
+    while let Some((_, kept)) = missing.advance().map_err(failed)? {
+        if stays(&kept, ids, policy, path)? {
+            tally.add(kept.kind);
+        }
+    }
+    Ok(tally)
 }
 
 /// As [`Journal::own_ids`], without locking it.
 pub(crate) fn look_for_ids(path: &Path) -> Result<Ids, Failure> {
-    match File::open(path) {
-        Ok(file) => own_ids(&file, path),
-        Err(_) => Ok(Ids::new()),
+    let Ok(file) = File::open(path) else { return Ok(Ids::new()) };
+    let failed = |error: io::Error| unwritable(path, &error);
+    let (mut ids, mut missing) = (own_ids(&file, path)?, Missing::of(path).map_err(failed)?);
+    forget_those_of(&file, path, &mut missing)?;
+    while let Some((_, kept)) = missing.advance().map_err(failed)? {
+        kept.id.iter().for_each(|id| ids.add(ids.hash(id), kept.print));
     }
+    ids.sort();
+    Ok(ids)
 }
 
 fn own_ids(file: &File, path: &Path) -> Result<Ids, Failure> {
@@ -135,27 +172,58 @@ fn read(
     policy: Policy,
     sink: &mut impl Sink,
 ) -> Result<(Tally, End), Failure> {
+    let mut tally = Tally::default();
+    let end = each(file, path, |line, at, kept| {
+        let stays = stays(&kept, ids, policy, path)?;
+        let done = match &kept.id {
+            _ if stays => sink.keep(line),
+            // Another one has its id.
+            Some(id) if ids.look_up(&ids.hash(id)).is_some_and(|(is_answered, _)| is_answered) => sink.leave_out(at),
+            // A line that could not be sent is written anew by whoever reads it.
+            None => sink.leave_out(at),
+            Some(_) => sink.leave_out(at).and_then(|()| sink.put_aside(line)),
+        };
+        if stays {
+            tally.add(kept.kind);
+        }
+        done.map_err(|error| unwritable(path, &error)).map(|()| stays)
+    })?;
+    Ok((tally, end))
+}
+
+fn forget_those_of(file: &File, path: &Path, missing: &mut Missing) -> Result<End, Failure> {
+    each(file, path, |_, _, kept| {
+        kept.id.iter().for_each(|id| missing.forget(id));
+        Ok(true)
+    })
+}
+
+/// Hands over each record, with its line and where that begins, and is told whether it stays. How the last that does ends.
+fn each(
+    file: &File,
+    path: &Path,
+    mut act: impl FnMut(&[u8], u64, Kept) -> Result<bool, Failure>,
+) -> Result<End, Failure> {
     let failed = |error: io::Error| unwritable(path, &error);
     let (mut lines, mut line, mut at, mut number) = (BufReader::new(file), Vec::new(), 0, 0);
-    let (mut tally, mut end) = (Tally::default(), End::Whole);
+    let mut end = End::Whole;
     lines.rewind().map_err(failed)?;
     while lines.read_until(b'\n', &mut line).map_err(failed)? > 0 {
         number += 1;
         let is_whole = line.last() == Some(&b'\n');
         match Kept::read(&line) {
-            Some(kept) if stays(&kept, ids, policy, path)? => {
-                tally.add(kept.kind);
-                sink.keep(&line).map_err(failed)?;
-                end = if is_whole { End::Whole } else { End::Open };
+            Some(kept) => {
+                if act(&line, at, kept)? {
+                    end = if is_whole { End::Whole } else { End::Open };
+                }
             }
-            Some(_) => sink.leave_out(at).map_err(failed)?,
             None if !is_whole && is_torn(&line) => end = End::Torn(at),
             None => return Err(foreign(path, number)),
         }
         at += line.len() as u64;
         line.clear();
     }
-    Ok((tally, end))
+    Ok(end)
 }
 
 /// Whether a record stays as it is. It is done again if that may end in another way, or if it was of another request then.
@@ -184,8 +252,11 @@ fn stays(kept: &Kept, ids: &mut Ids, policy: Policy, path: &Path) -> Result<bool
     Ok(stays)
 }
 
-/// Whether it is the beginning of one of our lines, and not the end of somebody else's file.
+/// Whether it is the beginning of one of our lines, and not the end of somebody else's file. What was not on the disk yet when the
+/// power went is zeros.
 fn is_torn(line: &[u8]) -> bool {
+    let length = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let line = &line[..length];
     let both = line.len().min(BEGINNING.len());
     line[..both] == BEGINNING[..both]
 }
@@ -199,6 +270,12 @@ fn check_kind(path: &Path) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// One can be made there.
+fn check_folder(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::read_dir(folder).map(drop).map_err(|error| unwritable(path, &error))
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), Failure> {

@@ -4,12 +4,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::before::Before;
+
 /// Where records go while an output is read.
 pub(crate) trait Sink {
     /// This line stays. It began at this byte.
     fn keep(&mut self, line: &[u8]) -> io::Result<()>;
     /// A line does not stay that began there.
     fn leave_out(&mut self, at: u64) -> io::Result<()>;
+    /// What does not stay is to be kept until it is replaced.
+    fn put_aside(&mut self, line: &[u8]) -> io::Result<()>;
 }
 
 /// Nothing is changed.
@@ -21,6 +25,10 @@ impl Sink for Looking {
     }
 
     fn leave_out(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn put_aside(&mut self, _: &[u8]) -> io::Result<()> {
         Ok(())
     }
 }
@@ -40,6 +48,7 @@ pub(crate) struct Mending<'a> {
     from: &'a File,
     /// Only from the first line on that does not stay.
     copy: Option<BufWriter<File>>,
+    before: Before,
 }
 
 impl Sink for Mending<'_> {
@@ -53,11 +62,15 @@ impl Sink for Mending<'_> {
         }
         Ok(())
     }
+
+    fn put_aside(&mut self, line: &[u8]) -> io::Result<()> {
+        self.before.add(line, self.from)
+    }
 }
 
 impl<'a> Mending<'a> {
     pub(crate) fn new(path: &'a Path, from: &'a File) -> Self {
-        Self { path, from, copy: None }
+        Self { path, from, copy: None, before: Before::new(path) }
     }
 
     fn begin(&self, up_to: u64) -> io::Result<BufWriter<File>> {
@@ -87,11 +100,14 @@ impl<'a> Mending<'a> {
             mend(&copy, end)?;
         }
         copy.sync_all()?;
+        // It is kept before the output is replaced, so that it is always in one of the two.
+        self.before.finish()?;
         Ok(Some(copy))
     }
 }
 
-fn mend(mut file: &File, end: &End) -> io::Result<()> {
+/// Makes the last line whole, or takes it away.
+pub(crate) fn mend(mut file: &File, end: &End) -> io::Result<()> {
     match end {
         End::Whole => Ok(()),
         End::Open => file.seek(SeekFrom::End(0)).and_then(|_| file.write_all(b"\n")),

@@ -48,6 +48,7 @@ impl Spent {
         let mut path = output.as_os_str().to_owned();
         path.push(".limits");
         let path = PathBuf::from(path);
+        tell_garbled(&path).map_err(|error| unwritable(&path, &error))?;
         let (file, oldest) = written_anew(&path, memory).map_err(|error| unwritable(&path, &error))?;
         Ok(Self { path, memory, state: Mutex::new(State { file, oldest, broken: None }) })
     }
@@ -118,15 +119,44 @@ fn young(path: &Path, memory: Duration, mut act: impl FnMut(&Sent) -> io::Result
     Ok(())
 }
 
+/// The beginning of each line.
+const BEGINNING: &[u8] = b"{\"at\":";
+
+/// Says how much of it cannot be read. A kill tears the last line, of which nothing is said.
+fn tell_garbled(path: &Path) -> io::Result<()> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    let (mut lines, mut line, mut garbled) = (BufReader::new(file), Vec::new(), 0_u64);
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        let both = line.len().min(BEGINNING.len());
+        let is_torn = line.last() != Some(&b'\n') && line[..both] == BEGINNING[..both];
+        garbled += u64::from(!is_torn && serde_json::from_slice::<Sent>(&line).is_err());
+        line.clear();
+    }
+    if garbled > 0 {
+        let path = path.display();
+        let _ = writeln!(
+            io::stderr(),
+            "{garbled} of the lines of {path} cannot be read: what they say was sent lately is not counted, and may be refused"
+        );
+    }
+    Ok(())
+}
+
 /// The file with what was sent lately and nothing else, and when the oldest of that was.
 fn written_anew(path: &Path, memory: Duration) -> io::Result<(File, u64)> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut file = BufWriter::new(File::create(&beside)?);
-    let mut oldest = now();
+    let began = now();
+    let mut oldest = began;
     young(path, memory, |sent| {
+        // Of a clock that was ahead for a while: it does not count as just now for ever.
+        let sent = Sent { at: sent.at.min(began), to: sent.to.clone(), costs: sent.costs.clone() };
         oldest = oldest.min(sent.at);
-        serde_json::to_writer(&mut file, sent)?;
+        serde_json::to_writer(&mut file, &sent)?;
         file.write_all(b"\n")
     })?;
     file.flush()?;

@@ -19,6 +19,12 @@ impl Tally {
         *self.kinds.entry(kind).or_default() += 1;
     }
 
+    pub(crate) fn add_all(&mut self, other: Self) {
+        for (kind, count) in other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+    }
+
     pub(crate) fn total(&self) -> u64 {
         self.kinds.values().sum()
     }
@@ -80,7 +86,7 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tally, kept, sent, refused, left, took, .. } = self;
         write!(f, "{} total, {} ok, {} failed", tally.total() + left, tally.done(), tally.failed())?;
-        let failures: Vec<_> = tally.failures().map(|(what, count)| format!("{count} of {what}")).collect();
+        let failures: Vec<_> = tally.failures().map(|(what, count)| format!("{what}: {count}")).collect();
         if !failures.is_empty() {
             write!(f, " ({})", failures.join(", "))?;
         }
@@ -88,7 +94,7 @@ impl fmt::Display for Summary {
             write!(f, ", {left} left")?;
         }
         if *kept > 0 {
-            write!(f, "; {kept} were there already")?;
+            write!(f, "; {kept} {} there already", if *kept == 1 { "was" } else { "were" })?;
         }
         write!(f, "; {sent} sent in {:.1} s, {refused} refused", took.as_secs_f64())
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use reqwest_throttle::Quota;
+use reqwest_throttle::{LaneSnapshot, Quota};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
@@ -98,11 +98,13 @@ impl Work {
             tokio::select! {
                 Some(finished) = run.tasks.join_next() => run.finish(finished)?,
                 read = todo.recv(), if !run.is_read && run.stops == 0 => run.take(read)?,
-                Some(()) = stops.recv() => run.stop()?,
+                Some(()) = stops.recv() => run.stop(),
                 _ = ticks.tick(), if run.work.progress.is_told() => run.tell(),
                 _ = soon.tick(), if run.stops > 0 => run.give_up_if_idle(),
             }
         }
+        run.write_held()?;
+        run.put_back()?;
         Ok(run.end())
     }
 }
@@ -181,12 +183,27 @@ impl Run {
         Ok(())
     }
 
-    /// Nothing more is begun. Whatever is answered is written, also before its turn.
-    fn stop(&mut self) -> Result<(), Failure> {
+    /// Nothing more is begun. What is in flight may end, and each is written in its turn.
+    fn stop(&mut self) {
         self.stops += 1;
         self.work.terms.stop.unsent.cancel();
+    }
+
+    /// What has ended and waits for one that nobody waits for any more: in order, past the gaps.
+    fn write_held(&mut self) -> Result<(), Failure> {
+        while let Some(finished) = self.tasks.try_join_next() {
+            self.finish(finished)?;
+        }
         let held = self.order.take().map(|order| order.held).unwrap_or_default();
         held.into_values().try_for_each(|finished| self.write(finished))
+    }
+
+    /// What was to be done again and was not has its old record again.
+    fn put_back(&mut self) -> Result<(), Failure> {
+        let old = self.work.journal.put_back()?;
+        self.kept += old.total();
+        self.work.tally.add_all(old);
+        Ok(())
     }
 
     /// What is not in flight by now waits for its next turn.
@@ -213,7 +230,8 @@ impl Run {
             sent: self.work.count.load(Relaxed),
             allowed: self.work.quotas.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
             in_flight: whole.map(|gate| gate.in_flight).sum(),
-            waiting: lanes().next().map(|first| format!("{waiting}: {}", first.why)),
+            waiting: lanes().next().map(|first| (waiting, why(first), first.wait)),
+            pause: lanes().map(|lane| lane.wait.unwrap_or_default()).min().unwrap_or_default(),
             refused: self.refused,
             at_best: self.at_best(),
         };
@@ -248,6 +266,13 @@ impl Run {
         };
         Ended { summary, failure: self.failure }
     }
+}
+
+/// Without how long, which is told in words.
+fn why(lane: &LaneSnapshot) -> String {
+    let why = lane.why.as_str();
+    let without = lane.wait.and_then(|_| why.rsplit_once(", for "));
+    without.map_or(why, |(what, _)| what).to_owned()
 }
 
 /// What this program's own parts should never do.
