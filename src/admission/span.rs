@@ -77,7 +77,8 @@ impl Span {
         let counted = self.ours_since(now.minus(self.longest_nanos / 10 * 9));
         let has_come_back = report.left.saturating_add(counted) > most;
         let is_little = report.left < most / 2 && !self.begins_anew(report) && !is_early;
-        self.slides = !has_come_back && (self.slides || is_little);
+        let is_whole = report.left >= most - most / 4 && self.begins_anew(report) && !report.refused;
+        self.slides = !has_come_back && !is_whole && (self.slides || is_little);
     }
 
     /// How many of ours were taken since then, at the least.

@@ -457,6 +457,22 @@ mod tests {
     }
 
     #[test]
+    fn a_window_that_begins_anew_is_known_again_though_others_came_first_once() {
+        let mut stated = Stated::new(Arc::from("requests"), 0);
+        let ask = |stated: &mut Stated, ms, left, resets| {
+            let sent = stated.take(1, true, at(ms));
+            stated.report(Some((sent, 1)), &word(left, resets), at(ms));
+            stated.span.slides()
+        };
+        for (ms, left) in [(0, 19), (0, 18), (200, 0)] {
+            assert!(!ask(&mut stated, ms, left, 1_000 - ms));
+        }
+        assert!(ask(&mut stated, 1_352, 7, 648), "late, and others have been there");
+        assert!(ask(&mut stated, 1_700, 0, 300));
+        assert!(!ask(&mut stated, 2_700, 16, 950));
+    }
+
+    #[test]
     fn what_others_took_is_seen() {
         let mut stated = Stated::new(Arc::from("requests"), 0);
         let first = stated.take(1, true, at(0));
