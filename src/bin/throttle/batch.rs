@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::secret::Header;
 
 mod help;
+mod beside;
 mod period;
 mod line;
 mod ids;

@@ -9,6 +9,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::beside::beside;
 use super::kept::Kept;
 
 /// What is being written of it.
@@ -53,17 +54,11 @@ impl Before {
 
 /// Where the records of an output are that are being done again.
 pub(crate) fn place(output: &Path) -> PathBuf {
-    with(output, ".before")
+    beside(output, ".before")
 }
 
 fn unfinished(path: &Path) -> PathBuf {
-    with(path, ".new")
-}
-
-fn with(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
+    beside(path, ".new")
 }
 
 /// What it keeps of an output that is not in it, by id.

@@ -13,7 +13,7 @@ use fs4::{FileExt, TryLockError};
 use super::before::{self, Missing};
 use super::ids::Ids;
 use super::kept::Kept;
-use super::mending::{End, Looking, Mending, Sink, beside, mend};
+use super::mending::{End, Looking, Mending, Sink, mend, unfinished};
 use super::outcome::Outcome;
 use super::record::BEGINNING;
 use super::summary::Tally;
@@ -79,7 +79,7 @@ impl Journal {
         let mended = mending.finish(&end).map_err(broken)?;
         if let Some(mended) = mended {
             lock(&mended, &self.path)?;
-            fs::rename(beside(&self.path), &self.path).map_err(broken)?;
+            fs::rename(unfinished(&self.path), &self.path).map_err(broken)?;
             self.replaced = Some(std::mem::replace(&mut self.file, mended));
         }
         self.length = self.file.metadata().map_err(broken)?.len();

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::before::Before;
 
+use super::beside::beside;
+
 /// Where records go while an output is read.
 pub(crate) trait Sink {
     /// This line stays. It began at this byte.
@@ -74,7 +76,7 @@ impl<'a> Mending<'a> {
     }
 
     fn begin(&self, up_to: u64) -> io::Result<BufWriter<File>> {
-        let path = beside(self.path);
+        let path = unfinished(self.path);
         // One that an earlier run has left.
         let _ = fs::remove_file(&path);
         let copy = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
@@ -115,8 +117,7 @@ pub(crate) fn mend(mut file: &File, end: &End) -> io::Result<()> {
     }
 }
 
-pub(crate) fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".mending");
-    name.into()
+/// Where what takes an output's place is made.
+pub(crate) fn unfinished(output: &Path) -> PathBuf {
+    beside(output, ".mending")
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use reqwest_throttle::{Client, Request};
 use serde::{Deserialize, Serialize};
 
+use super::beside::beside;
 use crate::failure::Failure;
 
 /// No file is written anew more often than this.
@@ -45,9 +46,7 @@ struct Sent {
 impl Spent {
     /// Opens the file beside an output, or makes one.
     pub(crate) fn open(output: &Path, memory: Duration) -> Result<Self, Failure> {
-        let mut path = output.as_os_str().to_owned();
-        path.push(".limits");
-        let path = PathBuf::from(path);
+        let path = beside(output, ".limits");
         tell_garbled(&path).map_err(|error| unwritable(&path, &error))?;
         let (file, oldest) = written_anew(&path, memory).map_err(|error| unwritable(&path, &error))?;
         Ok(Self { path, memory, state: Mutex::new(State { file, oldest, broken: None }) })
@@ -147,9 +146,8 @@ fn tell_garbled(path: &Path) -> io::Result<()> {
 
 /// The file with what was sent lately and nothing else, and when the oldest of that was.
 fn written_anew(path: &Path, memory: Duration) -> io::Result<(File, u64)> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let mut file = BufWriter::new(File::create(&beside)?);
+    let unfinished = beside(path, ".new");
+    let mut file = BufWriter::new(File::create(&unfinished)?);
     let began = now();
     let mut oldest = began;
     young(path, memory, |sent| {
@@ -160,7 +158,7 @@ fn written_anew(path: &Path, memory: Duration) -> io::Result<(File, u64)> {
         file.write_all(b"\n")
     })?;
     file.flush()?;
-    fs::rename(&beside, path)?;
+    fs::rename(&unfinished, path)?;
     Ok((OpenOptions::new().append(true).open(path)?, oldest))
 }
 
