@@ -270,11 +270,14 @@ impl Exchange {
         trip: &mut Trip<W::Response>,
     ) -> Result<Next<W>, W::Error> {
         let head = Signal::read(answer.status(), answer.headers(), &[], since_1970());
-        let reading = Reading { exchange: self, course, permit: Some(permit), head: head.clone() };
-        let Some((answer, signal)) = look_into(answer, head, trip).await else {
+        let reading = Reading { exchange: self, course, heard: Some((permit, head)) };
+        let Some((answer, with_body)) = look_into(answer, trip).await else {
             return Err(W::stopped(Stop::Cancelled, copy.request.as_ref()));
         };
-        let Some(mut permit) = reading.done() else { return Err(W::stopped(Stop::Cancelled, copy.request.as_ref())) };
+        let Some((mut permit, head)) = reading.done() else {
+            return Err(W::stopped(Stop::Cancelled, copy.request.as_ref()));
+        };
+        let signal = with_body.unwrap_or(head);
         let reply = verdict::reply(&signal, fastrand::u32(..));
         trip.attempts.refused += usize::from(signal.throttled);
         let here = copy.request.as_ref().map(Letter::host);
@@ -360,33 +363,33 @@ impl Exchange {
 struct Reading<'a> {
     exchange: &'a Exchange,
     course: &'a Course,
-    permit: Option<Permit>,
-    head: Signal,
+    heard: Option<(Permit, Signal)>,
 }
 
 impl Reading<'_> {
-    fn done(mut self) -> Option<Permit> {
-        self.permit.take()
+    fn done(mut self) -> Option<(Permit, Signal)> {
+        self.heard.take()
     }
 }
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        if let Some(permit) = &mut self.permit {
-            let reply = verdict::reply(&self.head, fastrand::u32(..));
-            self.exchange.hear(permit, self.course, reply, &self.head);
+        if let Some((permit, head)) = &mut self.heard {
+            let reply = verdict::reply(head, fastrand::u32(..));
+            self.exchange.hear(permit, self.course, reply, head);
         }
     }
 }
 
-/// What an answer says; of a refusal or a failure the body, too, as far as it is here. `None` if it was cancelled meanwhile.
-async fn look_into<A: Answer>(answer: A, head: Signal, trip: &mut Trip<A>) -> Option<(A, Signal)> {
+/// What a refusal or a failure says with its body, as far as that is here; nothing more, if there is none. `None` if it was cancelled
+/// meanwhile.
+async fn look_into<A: Answer>(answer: A, trip: &mut Trip<A>) -> Option<(A, Option<Signal>)> {
     let status = answer.status();
     if !status.is_client_error() && !status.is_server_error() {
-        return Some((answer, head));
+        return Some((answer, None));
     }
     let (answer, body) = trip.look_into(answer).await?;
-    let signal = if body.bytes.is_empty() { head } else { said(&answer, &body) };
+    let signal = (!body.bytes.is_empty()).then(|| said(&answer, &body));
     Some((answer, signal))
 }
 
