@@ -319,8 +319,10 @@ impl Admission {
         for (name, to) in stated {
             let is_its = |other: &str| name.as_ref().is_none_or(|name| **name == *other);
             let meters = self.state.gates[gate].give_up_stated(is_its);
-            let to = self.state.gates.find_or_make(to, self.state.due).filter(|_| !meters.is_empty());
-            let Some(to) = to else { continue };
+            if meters.is_empty() {
+                continue;
+            }
+            let Some(to) = self.state.gates.find_or_make(to, self.state.due) else { continue };
             for meter in meters {
                 self.state.gates[to].adopt(meter);
             }

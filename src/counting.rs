@@ -62,8 +62,7 @@ impl Rules {
     /// Where a request is counted, which is sent for the first time or not.
     pub(crate) fn course(&self, of: &Limiter, request: &impl Letter, key: Option<&Key>, is_first: bool) -> Course {
         if self.one {
-            let limiter = key.map_or_else(|| of.clone(), |key| of.key(key.as_str()));
-            return Course { limiter, request: None, version: 0 };
+            return Course { limiter: self.limiter(of, request.host(), key), request: None, version: 0 };
         }
         let request = self.describe(request, key);
         let known = self.read(&request, |host| host.knows(&request).then(|| host.course(of, &request)));
