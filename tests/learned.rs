@@ -699,6 +699,16 @@ async fn two_clients_and_a_layer_without_an_authority() {
 
 // --- whoever waits already when a gate is learned
 
+/// How many requests arrive, of those who wait and are then given up.
+async fn come_in_two_seconds<T>(upstream: &Upstream, waiting: Vec<tokio::task::JoinHandle<T>>) -> usize {
+    tokio::time::sleep(2 * SECOND).await;
+    let came = upstream.arrivals().len();
+    for task in waiting {
+        task.abort();
+    }
+    came
+}
+
 #[tokio::test]
 async fn a_refusal_by_a_bucket_holds_for_those_who_wait_already() {
     let upstream = Upstream::builder().start().await;
@@ -706,11 +716,7 @@ async fn a_refusal_by_a_bucket_holds_for_those_who_wait_already() {
         .script((0..100).map(|_| Answer::status(429).header("retry-after", "60").header("x-ratelimit-bucket", "b")));
     let client = Client::builder().max_attempts(1).each_host("10/s burst 1").build().unwrap();
     let waiting: Vec<_> = (0..30).map(|_| tokio::spawn(client.get(upstream.at("/b")).send())).collect();
-    tokio::time::sleep(2 * SECOND).await;
-    let came = upstream.arrivals().len();
-    for task in waiting {
-        task.abort();
-    }
+    let came = come_in_two_seconds(&upstream, waiting).await;
     assert!(came <= 2, "{came} sent before the stated time");
 }
 
@@ -723,11 +729,7 @@ async fn a_refusal_of_a_key_holds_for_those_of_it_who_wait_already() {
     let waiting: Vec<_> = (0..30).map(|_| tokio::spawn(get("/b", "one"))).collect();
     tokio::task::yield_now().await;
     let other = tokio::spawn(get("/other", "two"));
-    tokio::time::sleep(2 * SECOND).await;
-    let came = upstream.arrivals().len();
-    for task in waiting {
-        task.abort();
-    }
+    let came = come_in_two_seconds(&upstream, waiting).await;
     let _ = other.await;
     assert!(came <= 3, "{came} sent before the stated time");
 }
@@ -744,11 +746,7 @@ async fn what_a_bucket_has_left_holds_for_those_who_wait_already() {
     }));
     let client = Client::builder().max_attempts(1).each_host("10/s burst 1").build().unwrap();
     let waiting: Vec<_> = (0..30).map(|_| tokio::spawn(client.get(upstream.at("/b")).send())).collect();
-    tokio::time::sleep(2 * SECOND).await;
-    let came = upstream.arrivals().len();
-    for task in waiting {
-        task.abort();
-    }
+    let came = come_in_two_seconds(&upstream, waiting).await;
     assert!(came <= 2, "{came} sent though nothing is left");
 }
 
